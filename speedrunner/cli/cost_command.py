@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, PriceList
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.results import cost_text
+from speedrunner.results.cache_rules import RuleName
 from speedrunner.results.engine_time import engine_seconds
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.means import frame_checkpoints
@@ -23,6 +23,13 @@ from speedrunner.store.run_data import RunData, load
 def cost(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
     prices: PriceList = None,
+    cache_rule: Annotated[
+        RuleName,
+        typer.Option(
+            help="Prompt tokens at the price of cached ones: engine: those that it took from its cache; cold:"
+            " those that the same episode left there; provider: whole steps of the list's provider."
+        ),
+    ] = "engine",
     as_json: AsJson = False,
 ) -> None:
     """Price runs by role, class of tokens and checkpoint.
@@ -32,7 +39,7 @@ def cost(
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
     loaded = [load(path) for path in dict.fromkeys(runs)]
-    costs = [run_costs(run, price_book(run, prices)) for run in loaded]
+    costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
     engine_s = engine_seconds(run.requests for run in loaded)
     found = [
         (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
@@ -60,10 +67,6 @@ def _to_mapping(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]
         "prices": costs.book,
         "changes": [change for process in run.processes for change in process.changes],
         "roles": costs.roles,
-        "phases": [
-            {"phase": phase, "policy": policy, **msgspec.structs.asdict(line)}
-            for (phase, policy), line in costs.checkpoints.items()
-        ],
         "total": costs.total,
         "engine_s": costs.engine_s,
         "cache_share": costs.total.cache_share,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,14 +24,14 @@ from speedrunner.runs.outline import outline_runs
 
 def sweep(
     what: Annotated[
-        list[str],
+        list[str] | None,
         run_list(
             "experiment=NAME (scale=paper or smoke), or FILE: YAML, a list of runs. A setting that"
             " some of the runs have (method=asi run.seed=0,1) chooses among them; any other applies to all."
             " cluster=NAME (a file of configs/cluster/, or a path) submits them to Slurm as jobs;"
             " cluster.KEY=VALUE changes one of its keys."
         ),
-    ],
+    ] = None,
     folder: RunsFolder = None,
     at_once: Annotated[int, in_flight("over all runs, or in each job")] = AT_ONCE,
     part: Annotated[
@@ -44,6 +45,14 @@ def sweep(
         typer.Option(
             min=1,
             help="Number of Slurm jobs. Default: as many as the runs can keep busy.",
+            show_default=False,
+        ),
+    ] = None,
+    power: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUNS",
+            help="Play nothing: print the seeds that each claim needs, by a pilot in this folder.",
             show_default=False,
         ),
     ] = None,
@@ -64,6 +73,12 @@ def sweep(
       speedrunner sweep experiment=main scale=smoke
       speedrunner sweep experiment=main scale=smoke cluster=cpu --dry-run
     """
+    if power is not None:
+        from speedrunner.results.power import power_lines  # pandas and scipy take seconds to import
+
+        say(*power_lines(power))
+        return
+    what = what or []
     if any(each.startswith(("cluster=", "cluster.")) for each in what):
         if part is not None:
             raise InvalidConfig("--part is what a Slurm job plays: leave it out, or leave out cluster=")
@@ -73,6 +88,7 @@ def sweep(
         raise InvalidConfig("--jobs and --json are for Slurm jobs: name a cluster with cluster=NAME")
     grid = grid_of(what, folder)
     runs = members(grid.runs())
+    seeds = [each.run.config.run.seed for each in runs]
     logs = ""
     if part is not None:
         number, of = parsed_part(part)
@@ -86,6 +102,9 @@ def sweep(
         if line := estimate(outlines, grid.root):
             say(line)
         return
+    from speedrunner.results.analysis_plan import write_plan
+
+    write_plan(grid.root, grid.name, seeds)
     console = SafeConsole()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(

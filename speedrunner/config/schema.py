@@ -208,6 +208,11 @@ class PricesConfig(msgspec.Struct, frozen=True):
     output: Usd | None = None
     #: Prices that `speedrunner bench tokens` measured, in place of the model config's.
     measured: MeasuredPrices | None = None
+    #: Fewest prompt tokens that the provider caches, for `speedrunner cost --cache-rule provider`; `None`:
+    #: not a provider's list.
+    cache_minimum: Count | None = None
+    #: Prompt tokens are cached in steps of this many, for the same rule.
+    cache_step: AtLeastOne = 1
 
     @property
     def given(self) -> dict[str, float]:

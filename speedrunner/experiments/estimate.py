@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from math import isnan, nan
 from pathlib import Path
 
 from speedrunner.config.console import short_number
 from speedrunner.config.names import condition_name
 from speedrunner.experiments.status import run_status
+from speedrunner.results.engine_time import gpu_hours
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.outline import Outline
@@ -28,8 +30,7 @@ def estimate(outlines: Iterable[Outline], folder: Path) -> str | None:
         with suppress(*DAMAGED):
             if run_status(path).state == "finished":
                 finished.append((run := load(path), condition_name(run.settings), price_book(run)))
-    hours: float | None = 0.0
-    usd: float | None = 0.0
+    hours, usd = 0.0, 0.0  # NaN: unknown for one of them
     sources: dict[str, None] = {}
     for outline in outlines:
         if outline.condition is None or not outline.episodes:
@@ -40,15 +41,12 @@ def estimate(outlines: Iterable[Outline], folder: Path) -> str | None:
             return None
         source, _, book = max(alike, key=lambda each: each[1] == wanted)
         sources[source.path.name] = None
-        costs, actor = run_costs(source, book), source.processes[-1].actor
+        costs = run_costs(source, book)
         share = outline.episodes / len(source.episodes)
-        hours = _plus(hours, costs.engine_s, share * actor.gpus * actor.replicas / 3600)
-        usd = _plus(usd, None if costs.unpriced else costs.total.usd, share)
+        own = gpu_hours(source.processes[-1].actor, costs.engine_s)
+        hours += share * (nan if own is None else own)
+        usd += share * (nan if costs.unpriced or costs.total.usd is None else costs.total.usd)
     if not sources:
         return None
-    amounts = f"GPU-hours: {short_number(hours)}, USD: {short_number(usd)}"
-    return f"{amounts}, scaled by episodes from {', '.join(sources)}."
-
-
-def _plus(total: float | None, amount: float | None, factor: float) -> float | None:
-    return None if total is None or amount is None else total + amount * factor
+    amounts = (short_number(None if isnan(each) else each) for each in (hours, usd))
+    return "GPU-hours: {}, USD: {}, scaled by episodes from {}.".format(*amounts, ", ".join(sources))

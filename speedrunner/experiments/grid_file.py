@@ -18,15 +18,11 @@ An entry may also be a text, `method=react run.seed=1`, or a list of such settin
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from speedrunner.config.schema import InvalidConfig, read_file
-
-RUNS = 10_000
-"""Maximum number of runs of one entry."""
 
 Cell = dict[str, Any]
 """The settings of one run, by key; `run.start_from` may be a mapping of changes."""
@@ -51,20 +47,11 @@ def read_cells(file: Path) -> Iterator[Cell]:
             raise InvalidConfig(
                 f"{file}, run {number}: {entry!r} must be a mapping of settings, or text such as KEY=VALUE"
             )
-        if (count := math.prod(map(_count, own.values()))) > RUNS:
-            raise InvalidConfig(f"{file}, run {number}: its lists make {count} runs; at most {RUNS} are read")
         axes = [_axis(value) for value in own.values()]
         if empty := [key for key, axis in zip(own, axes, strict=True) if not axis]:
             raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, so no run results")
         for values in itertools.product(*axes):
             yield dict(zip(own, values, strict=True))
-
-
-def _count(value: Any) -> int:
-    """Return the number of values of a setting."""
-    if isinstance(value, Mapping):
-        return math.prod(map(_count, value.values()))
-    return len(value) if isinstance(value, list) else 1
 
 
 def _axis(value: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from speedrunner.results.frames import frame_episodes
 from speedrunner.results.means import average_tests
 from speedrunner.results.writing import list_rows
-from speedrunner.runs.plan import Evaluate, Sleep, Wake, unfinished_steps
+from speedrunner.runs.plan import step_name, unfinished_steps
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.discovery import DAMAGED, damage
@@ -32,7 +32,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         state: `stopped`: unfinished and without a process; `unknown`: cannot be planned here; `damaged`:
             cannot be read. `note` has the reason.
         owner: the process that plays it.
-        doing: the current step of a started run.
+        doing: the current step of a started run (`step_name`).
         episodes, of: number of finished and of planned episodes.
         faults: episodes that ended by an infrastructure error.
         checkpoint, score: of its last evaluation, the mean of the scores so far.
@@ -89,15 +89,5 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         found,
         state="finished" if not left else "running" if owner else "stopped",
         of=sum(len(step.tasks) for step in plan),
-        doing="" if not left else _name(left[0].step),
+        doing="" if not left else step_name(left[0].step),
     )
-
-
-def _name(step: Wake | Sleep | Evaluate) -> str:
-    match step:
-        case Wake():
-            return f"rollouts from {step.first} on"
-        case Sleep():
-            return f"sleep {step.number}"
-        case Evaluate():
-            return f"evaluation at {step.checkpoint}"

@@ -14,11 +14,12 @@ from markupsafe import Markup
 from speedrunner.config.compose import group_choices
 from speedrunner.config.console import Status
 from speedrunner.pages.html_parts import html_table, show_number
+from speedrunner.results.analysis_plan import compare_plans
 from speedrunner.results.claims import JudgedClaim, claim_tables, count_verdicts, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import PaperComparison, compare_with_paper, paper_tables
-from speedrunner.results.pricing import compare_lists, price_caveats, price_list
+from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.published import list_claims, list_published
 from speedrunner.results.run_result import RunResult, count_terminations, read_or_describe
 from speedrunner.results.tables import make_tables
@@ -27,7 +28,10 @@ from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Process
 
-HEADLINES = {"score": "score", "output tokens": "output", "USD per episode": "cost_usd"}
+HEADLINES = {
+    **{"score": "score", "output tokens": "output"},
+    **{"USD per episode": "cost_usd", "USD, cold cache": "cost_usd_cold"},
+}
 """Columns of the checkpoints by their headings in the table of conditions."""
 
 
@@ -41,7 +45,8 @@ class Collected:
         compared: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
-        notes: runs that are left out because another one has their condition and seed.
+        notes: runs that are left out because another one has their condition and seed, and whether the
+            analysis equals its plan.
         caveats: notes on the results from the model configs, and on measured prices.
         problems: runs and files that could not be read, a line each.
     """
@@ -77,10 +82,9 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     options = _options(Path(runs[0].path).parent)
     rows = compare_with_paper(list_published(), conditions, options)
     status("judging the paper's claims")
-    judged = judge_claims(list_claims(), conditions, options)
+    judged = judge_claims(list_claims(), conditions)
     made = [
         *make_tables(conditions, names),
-        *compare_lists(run.book for run in runs),
         *claim_tables(judged),
         *paper_tables(rows),
     ]
@@ -93,7 +97,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         compared=rows,
         judged=judged,
         tables=made,
-        notes=notes,
+        notes=[*notes, *compare_plans(runs)],
         caveats=caveats,
         problems=problems,
     )

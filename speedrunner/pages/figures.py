@@ -244,14 +244,14 @@ def _tokens(runs: ModelRuns) -> list[list[Panel]]:
 
 
 def _cache(runs: ModelRuns) -> list[list[Panel]]:
-    found = [each for each in cache_effects(runs.everything) if each.condition_name.model == runs.model]
+    found = [each for each in cache_effects(runs.everything) if each[0].model == runs.model]
     row = []
     for measure in ("uncached", "actor_usd"):
         with_cache, without = {}, {}
-        for each in found:
-            if each.measure == measure:
-                name = f"{each.condition_name.method}, {each.condition_name.env}"
-                with_cache[name], without[name] = each.with_cache, each.without_cache
+        for condition, name, _, cached, uncached in found:
+            if name == measure:
+                title = f"{condition.method}, {condition.env}"
+                with_cache[title], without[title] = cached, uncached
         series = [*_bars("with prefix cache", with_cache), *_bars("without", without)]
         row.append(Panel("", "", LABELS[measure], series, "bars"))
     return [row]

@@ -77,12 +77,17 @@ def _keep_measured(table: Table) -> Table:
 
 
 def _interval(judged: JudgedClaim) -> str:
-    """Return the measured value of a claim with its interval and seeds; empty if it is unknown."""
-    if judged.measured is None:
+    """Return the measured value of a claim with its interval and seeds, the number of comparisons in the
+    paper's direction, and the paper's test and values; empty if it is unknown."""
+    row = judged.deciding
+    if row.measured is None:
         return ""
-    value = show_cell(judged.measured)
-    around = "" if judged.low is None else f" ({show_cell(judged.low)} to {show_cell(judged.high)})"
-    return f"measured {value}{around}, {judged.seeds} seed{'s' if judged.seeds != 1 else ''}"
+    value = show_cell(row.measured)
+    around = "" if row.low is None else f" ({show_cell(row.low)} to {show_cell(row.high)})"
+    texts = [f"measured {value}{around}, {row.seeds} seed{'s' if row.seeds != 1 else ''}"]
+    texts.append(f"{judged.direction} in the paper's direction")
+    texts += [] if row.paper_p is None else [f"the paper's test: p = {row.paper_p:.2g}"]
+    return "; ".join([*texts, f"the paper: {judged.paper}"] if judged.paper else texts)
 
 
 def _run_table(runs: Sequence[RunResult]) -> Markup:

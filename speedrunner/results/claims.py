@@ -1,9 +1,10 @@
 """Judge the paper's claims (`published`) by measured runs.
 
-A comparison is supported if its whole interval is in the range, contradicted if all of it is outside, and
-undecided otherwise. The interval is the smallest one that contains two: the bootstrap that resamples seeds,
-then episodes, and Student's t over the seeds' values. The bootstrap alone is too narrow below five seeds, t
-alone ignores the episodes if the seeds happen to be equal.
+A comparison is supported if its whole interval is in the claimed range, contradicted if all of it is outside,
+and undecided otherwise. The interval is the smallest one that contains two: the bootstrap that resamples
+seeds, then episodes, and Student's t over the seeds' values. The bootstrap alone is too narrow below five
+seeds, t alone ignores the episodes if the seeds happen to be equal. A range with two ends ("ties", "about")
+has a 90% interval: it is in the range if both one-sided tests at 5% reject the values outside.
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
-from math import inf
 from typing import Literal, get_args
 
 import numpy
 import pandas
 from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
-from speedrunner.config.schema import ModelOptions
 from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import CONFIDENCE, bootstrap_statistic, paper_ttest, seed_values
-from speedrunner.results.paper import find_runs, list_gaps, played_models, sweep_command
-from speedrunner.results.published import Claim
+from speedrunner.results.paper import find_runs, played_models
+from speedrunner.results.published import Claim, published_values
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Table
+from speedrunner.results.writing import Cell, Table
 
 CLAIMS = "claims"
 """Name of the table of verdicts."""
+
+EQUIVALENCE = 2 * CONFIDENCE - 1
+"""The interval of two one-sided tests, each at the level of one tail of `CONFIDENCE`'s two-sided test."""
+
+MEASURED = ("measured", "low", "high", "paper_p")
+"""Columns of both tables."""
+
+NO_VALUES = pandas.Series(dtype=float)
 
 Verdict = Literal["contradicted", "undecided", "supported"]
 
@@ -37,116 +44,94 @@ Runs = Mapping[tuple[str, str], Mapping[int, RunResult]]
 
 
 class JudgedRow(Struct, frozen=True):
-    """A comparison with its measured value: the columns of `claim_comparisons`, then `group` and `runs`.
+    """A comparison with its measured value.
 
     Attributes:
-        low, high: the interval; `None` if there is none.
-        seeds: finished seeds that have all of its values.
-        reason: why it is undecided; otherwise empty.
+        model: the model of the runs.
         runs: number of finished runs found.
+        seeds: finished seeds that have all of its values.
+        low, high: the interval; `None` if there is none.
+        paper_p: p of the paper's own test of the difference of both sides; `None` for one side.
+        reason: why it is undecided; otherwise empty.
     """
 
-    claim: str
+    row: Claim
     model: str
-    comparison: str
-    range_low: float | None
-    range_high: float | None
+    runs: int
+    seeds: int
     measured: float | None = None
     low: float | None = None
     high: float | None = None
-    seeds: int = 0
+    paper_p: float | None = None
     verdict: Verdict = "undecided"
     reason: str = ""
-    group: str = ""
-    runs: int = 0
 
 
 class JudgedClaim(Struct, frozen=True):
-    """A claim with its verdict: the columns of `claims`, then `rows`.
+    """A claim with its verdict.
 
     Attributes:
+        claim: its first comparison, which describes it.
         model: the model of the runs; several for a claim about several.
-        reason, comparison, measured, low, high, seeds: of the comparison that explains the verdict.
-        supported: number of supported comparisons `of` so many.
-        has_runs: 1 if a comparison has a finished run, else 0.
-        missing: missing and unfinished runs; empty if there are none.
-        command: the commands that produce these.
+        deciding: the comparison that explains the verdict.
+        rows: all comparisons.
     """
 
-    claim: str
-    place: str
+    claim: Claim
     model: str
-    text: str
     verdict: Verdict
-    reason: str
-    paper: str
-    comparison: str
-    measured: float | None
-    low: float | None
-    high: float | None
-    seeds: int
-    supported: int
-    of: int
-    has_runs: int
-    missing: str
-    command: str
+    deciding: JudgedRow
     rows: list[JudgedRow]
 
+    @property
+    def has_runs(self) -> bool:
+        """Return whether a comparison has a finished run."""
+        return any(each.runs for each in self.rows)
 
-def judge_claims(
-    claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition], options: str = ""
-) -> list[JudgedClaim]:
-    """Judge each claim for each played model; a claim about certain models once.
+    @property
+    def paper(self) -> str:
+        """Return the value that the paper prints for the claim, else for the comparison that explains it."""
+        return self.claim.paper or published_values(self.deciding.row)
 
-    Args:
-        options: further options of the command that fills a gap, such as ` scale=smoke`.
-    """
+    @property
+    def direction(self) -> str:
+        """Return how many comparisons have a measured value in the range: `7 of 9`."""
+        return f"{sum(each.row.contains(each.measured) for each in self.rows)} of {len(self.rows)}"
+
+
+def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition]) -> list[JudgedClaim]:
+    """Judge each claim for each played model; a claim about certain models once."""
     judged = []
     for rows in claims:
         named = dict.fromkeys(row.model for row in rows if row.model)
         for model in [", ".join(named)] if named else played_models(conditions):
-            judged.append(_judge_claim(rows, model, conditions, options))
+            models = [row.model or model for row in rows]
+            pairs = zip(rows, models, strict=True)
+            found = [judge_row(row, name, find_sides(row, name, conditions)) for row, name in pairs]
+            judged.append(JudgedClaim(rows[0], model, *_decide(found, rows[0].needed), found))
     return judged
 
 
-def _judge_claim(
-    rows: Sequence[Claim], model: str, conditions: Sequence[Condition], options: str
-) -> JudgedClaim:
-    played, first, found = played_models(conditions), rows[0], []
-    missing: dict[str, None] = {}
-    commands: dict[str, None] = {}
-    for row in rows:
-        name = _find_model(row.model or model, played)
-        names = ((env, method) for envs, method, _ in row.sides for env in envs)
-        runs = {(env, method): find_runs(conditions, env, method, name) for env, method in names}
-        found.append(_judge_row(row, row.model or model, runs))
-        if gaps := list_gaps(runs):
-            missing |= dict.fromkeys(gaps)
-            own = played.get(name) or ModelOptions(name)
-            commands[sweep_command(first.experiment, own, options)] = None
-    verdict, deciding = _decide(found, first.needed)
-    return JudgedClaim(
-        *(first.claim, first.place, model, first.text, verdict, deciding.reason, first.paper),
-        *(deciding.comparison, deciding.measured, deciding.low, deciding.high, deciding.seeds),
-        supported=sum(each.verdict == "supported" for each in found),
-        of=len(found),
-        has_runs=int(any(each.runs for each in found)),
-        missing="; ".join(missing),
-        command="; ".join(commands),
-        rows=found,
-    )
+def find_sides(row: Claim, model: str, conditions: Sequence[Condition]) -> Runs:
+    """Return the runs of both sides of a comparison, by environment and method."""
+    found = {}
+    for env, method in ((env, method) for envs, method, _ in row.sides for env in envs):
+        name, _, other = method.partition("@")
+        found[env, method] = find_runs(conditions, env, name, other or model)
+    return found
 
 
-def _find_model(wanted: str, played: Mapping[str, ModelOptions]) -> str:
-    """Return the played model of a name: the model itself, else a variant with the same options."""
-    variants = (name for name in played if name.startswith(f"{wanted}-"))
-    same = (name for name in variants if not (own := played[name]).context and not own.actor | own.inducer)
-    return wanted if wanted in played else next(same, wanted)
+def keep_finished(runs: Runs) -> Runs:
+    """Return the runs that have finished all of their checkpoints."""
+    return {
+        names: {seed: run for seed, run in own.items() if run.points and not run.unfinished}
+        for names, own in runs.items()
+    }
 
 
 def _decide(rows: Sequence[JudgedRow], needed: int) -> tuple[Verdict, JudgedRow]:
     """Return the verdict on a claim, and the comparison that explains it: a measured one if possible."""
-    groups = [list(own) for _, own in groupby(rows, key=lambda each: each.group)]
+    groups = [list(own) for _, own in groupby(rows, key=lambda each: each.row.group)]
     worst = [min((each.verdict for each in own), key=get_args(Verdict).index) for own in groups]
     counts, needed = Counter(worst), needed or len(groups)
     verdict: Verdict = "undecided"
@@ -159,44 +144,48 @@ def _decide(rows: Sequence[JudgedRow], needed: int) -> tuple[Verdict, JudgedRow]
     return verdict, min(fitting, key=lambda each: each.measured is None)
 
 
-def _judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
-    finished = {
-        names: {seed: run for seed, run in own.items() if run.points and not run.unfinished}
-        for names, own in runs.items()
-    }
-    samples, count = _collect_samples(row, finished), sum(map(len, finished.values()))
-    found = JudgedRow(row.claim, model, row.comparison, row.low, row.high, seeds=len(samples))
-    found = replace(found, group=row.group, runs=count)
+def judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
+    """Judge one comparison by the finished runs among those of its conditions."""
+    finished = keep_finished(runs)
+    samples, count = collect_samples(row, finished), sum(map(len, finished.values()))
+    found = JudgedRow(row, model, count, len(samples))
     if lacking := [f"{method} on {env}" for (env, method), own in finished.items() if not own]:
         return replace(found, reason=f"no finished run of {', '.join(lacking)}")
     if not samples:
-        why = "runs without a common seed, without prices, or without requests"
-        return replace(found, reason=f"no seed has all values: {why}")
-    if row.measure.endswith("usd") and not any(own.any() for each in samples.values() for own in each):
+        return replace(found, reason="no seed has all values: no common seed, no prices, or no requests")
+    if row.is_usd and not any(own.any() for each in samples.values() for own in each):
         return replace(found, reason="all prices are zero: speedrunner report DIR --prices NAME")
+    return judge_samples(found, samples)
 
-    def statistic(means: numpy.ndarray) -> numpy.ndarray:
-        own, other = means[:: len(row.sides)], means[len(row.sides) - 1 :: len(row.sides)]
-        by_env = {"value": own, "difference": own - other, "ratio": own / other}[row.relation]
-        averaged: numpy.ndarray = by_env.mean(axis=0)
-        return averaged
 
+def judge_samples(found: JudgedRow, samples: Mapping[int, Sequence[numpy.ndarray]]) -> JudgedRow:
+    """Return a comparison with the measured value, interval and verdict of its samples.
+
+    Args:
+        samples: by seed, an array for each environment with a column for A and one for B, if there is one.
+    """
+    row = found.row
+    confidence = CONFIDENCE if None in (row.low, row.high) else EQUIVALENCE
     with numpy.errstate(divide="ignore", invalid="ignore"):
-        around = bootstrap_statistic(samples, statistic)
-        test = paper_ttest([*seed_values(samples, statistic).values()])
-    if around is None or test is None or not numpy.isfinite(around.mean):
-        return replace(found, reason="the other value is 0, so there is no ratio")
+        around = bootstrap_statistic(samples, row.statistic, confidence)
+        test = paper_ttest([*seed_values(samples, row.statistic).values()], confidence)
+    assert around is not None
+    assert test is not None
+    ends = [*(around.ends or ()), *(test.ends or ())]
+    if not numpy.isfinite([around.mean, *ends]).all():
+        return replace(found, reason="the other value is 0 in some episodes, so the ratio has no interval")
+    if len(row.sides) == 2:
+        pairs = numpy.concatenate([own for each in samples.values() for own in each])
+        independent = paper_ttest((pairs[:, 0] - pairs[:, 1]).tolist())
+        found = replace(found, paper_p=independent and independent.p)
     found = replace(found, measured=around.mean)
     if len(samples) == 1:
         return replace(found, reason="one seed, and 2 are needed: play others with run.seed=N")
-    ends = [*(around.ends or ()), *(test.ends or ())]
-    if not numpy.isfinite(ends).all():
-        return replace(found, reason="the other value is 0 in some episodes, so the ratio has no interval")
     low, high = min(ends), max(ends)
     if low == high and len(samples) == 2:
         return replace(found, reason="2 seeds with equal values give no interval")
     found = replace(found, low=low, high=high)
-    least, most = -inf if row.low is None else row.low, inf if row.high is None else row.high
+    least, most = row.ends
     if least < low and high < most:
         return replace(found, verdict="supported")
     if high < least or low > most:
@@ -205,9 +194,8 @@ def _judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
     return replace(found, reason=f"the interval {where} ({row.range})")
 
 
-def _collect_samples(row: Claim, finished: Runs) -> dict[int, list[numpy.ndarray]]:
-    """Return the values by seed, as `bootstrap_statistic` expects them: an array for each environment, with
-    a column for A and one for B, if there is one."""
+def collect_samples(row: Claim, finished: Runs) -> dict[int, list[numpy.ndarray]]:
+    """Return the values by seed, as `judge_samples` expects them."""
     samples = {}
     for seed in sorted(set.intersection(*map(set, finished.values()))):
         arrays = []
@@ -215,7 +203,8 @@ def _collect_samples(row: Claim, finished: Runs) -> dict[int, list[numpy.ndarray
             columns = []
             for env, (_, method, at) in zip(envs, row.sides, strict=True):
                 run = finished[env, method][seed]
-                columns.append(run.values(run.points[at], row.measure))
+                known = at < len(run.points)
+                columns.append(run.values(run.points[at], row.measure) if known else NO_VALUES)
             arrays.append(pandas.concat(columns, axis=1, join="inner").to_numpy())
         if all(map(len, arrays)):
             samples[seed] = arrays
@@ -227,19 +216,42 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     text = (
         "The paper's claims, judged by our runs at the last checkpoint. A claim is supported if the interval"
         " of each of its comparisons is in the claimed range, contradicted if that of one is outside, and"
-        f" undecided otherwise. Intervals ({CONFIDENCE:.0%}) contain those of a bootstrap over seeds and"
-        " episodes and of Student's t over seeds. They are not corrected for the number of claims. The"
-        " measured value is that of the comparison that explains the verdict; claim_comparisons has all."
+        f" undecided otherwise. Intervals ({CONFIDENCE:.0%}; {EQUIVALENCE:.0%} for ranges with two ends)"
+        " contain those of a bootstrap over seeds and episodes and of Student's t over seeds. They are not"
+        " corrected for the number of claims. The measured value is that of the comparison that explains the"
+        " verdict; claim_comparisons has all. direction: comparisons whose measured value is in the range."
+        " paper_p: of the paper's test, which takes all pairs as independent."
     )
-    shown = ["text", "place", "model", "paper", "measured", "low", "high", "seeds", "verdict"]
-    rows = [astuple(each)[:-1] for each in judged]
-    claims = Table(CLAIMS, text, JudgedClaim.__struct_fields__[:-1], rows, shown=shown)
+    shown = ["text", "place", "model", "paper", *MEASURED, "seeds", "direction", "verdict"]
+    columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", *MEASURED]
+    columns += ["seeds", "direction", "has_runs", "experiment"]
+    rows: list[tuple[Cell, ...]] = []
+    for each in judged:
+        first, found = each.claim, each.deciding
+        rows.append(
+            (
+                *(first.claim, first.place, each.model, first.text, each.verdict, found.reason),
+                *(each.paper, found.row.comparison, *(getattr(found, name) for name in MEASURED)),
+                *(found.seeds, each.direction, int(each.has_runs), first.experiment),
+            )
+        )
+    claims = Table(CLAIMS, text, columns, rows, shown=shown)
     text = (
-        "The comparisons behind the paper's claims: the claimed range, our value with its interval, and the"
-        " verdict. Comparisons without a run are left out."
+        "The comparisons behind the paper's claims: the paper's values, the claimed range, our value with its"
+        " interval, and the verdict. Comparisons without a run are left out."
     )
-    rows = [astuple(row)[:-2] for each in judged for row in each.rows if row.runs]
-    return [claims, Table("claim_comparisons", text, JudgedRow.__struct_fields__[:-2], rows)]
+    columns = ["claim", "model", "comparison", "paper", "range_low", "range_high", *MEASURED]
+    rows = [
+        (
+            *(found.row.claim, found.model, found.row.comparison, published_values(found.row)),
+            *(found.row.low, found.row.high, *(getattr(found, name) for name in MEASURED)),
+            *(found.seeds, found.verdict, found.reason),
+        )
+        for each in judged
+        for found in each.rows
+        if found.runs
+    ]
+    return [claims, Table("claim_comparisons", text, [*columns, "seeds", "verdict", "reason"], rows)]
 
 
 def count_verdicts(judged: Sequence[JudgedClaim]) -> str:

@@ -52,7 +52,7 @@ CHECKPOINTS_DROPPED = ("USD per rollout", "uncached tokens", "cached tokens", "c
 
 
 def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
-    """Return the breakdown per role, per class and per checkpoint, and the share of cached prompt tokens.
+    """Return the breakdown per role and per class, and the share of cached prompt tokens.
 
     Args:
         width: columns of the terminal.
@@ -70,29 +70,7 @@ def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
     lines = [*align_columns(rows, width, DROPPED), *limit_lines(costs)]
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
-    lines += measured_lines(costs)
-    phases = {
-        phase if policy is None else f"{phase} v{policy}": line
-        for (phase, policy), line in costs.checkpoints.items()
-    }
-    rows = [("phase, policy", *HEAD), *(_cells(name, line) for name, line in phases.items())]
-    return [*lines, "", *align_columns(rows, width, DROPPED), "", _cache(total), engine_line(costs.engine_s)]
-
-
-def measured_lines(costs: RunCosts) -> list[str]:
-    """Return a line with USD and engine seconds by measured prices and their intervals; none for others."""
-    if (measured := costs.book.measured) is None:
-        return []
-    lists = (measured.prices(), *costs.book.ends.values())
-    usd = [costs.total.tokens.times(each).total for each in lists]
-    seconds = [each * 3600 / measured.usd_per_hour for each in usd]
-    own = [each * costs.total.requests / 1e6 for each in astuple(measured.seconds.requests)]
-    text = "{:.4g} USD ({:.4g} to {:.4g}), {:.4g} {} seconds ({:.4g} to {:.4g})"
-    return [
-        "Measured prices, in brackets with all at one end of their intervals:"
-        f" {text.format(*usd, seconds[0], measured.unit, *seconds[1:])}. The requests themselves, which have"
-        f" no price, add {own[0]:.4g} seconds ({own[1]:.4g} to {own[2]:.4g})."
-    ]
+    return [*lines, "", _cache(total), engine_line(costs.engine_s)]
 
 
 def engine_line(seconds: float | None) -> str:

@@ -12,6 +12,7 @@ from math import inf
 from operator import attrgetter
 
 from serving.meter import READINESS, LedgerRow
+from serving.model_config import ModelConfig
 
 
 def engine_seconds(runs: Iterable[Sequence[LedgerRow]]) -> float | None:
@@ -36,6 +37,12 @@ def engine_seconds(runs: Iterable[Sequence[LedgerRow]]) -> float | None:
             total += max(0.0, end - max(begin, until))
             until = max(until, end)
     return total
+
+
+def gpu_hours(model_config: ModelConfig, seconds: float | None) -> float | None:
+    """Return the GPU-hours of an engine's seconds; `None` if they are unknown."""
+    gpus = model_config.gpus * model_config.replicas
+    return None if seconds is None else seconds * gpus / 3600
 
 
 def _split_by_process(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:

@@ -7,6 +7,7 @@ Unknown values are missing. `uncached`, `cached` and `output` are tokens, and `r
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,13 +64,15 @@ REQUEST_TYPES = {
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
     """Return one row per finished episode, sorted by key, with the columns `EPISODE_TYPES`.
 
-    `number` is the last part of the key, or -1. `unreported` counts requests with unknown tokens, `answers`
-    counts answers, and `thought_cut` those whose thinking was closed at its budget.
+    USD include an equal share of the prefix warm-ups of the episode's policy; tokens do not. `number` is the
+    last part of the key, or -1. `unreported` counts requests with unknown tokens, `answers` counts answers,
+    and `thought_cut` those whose thinking was closed at its budget.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
             episode's own turns, and USD are unknown.
     """
+    shares = {} if costs is None else _share_warm_ups(rows, costs)
     found = []
     for row in sorted(rows, key=lambda row: row.episode):
         line = Spend() if costs is None else costs.episodes.get(row.episode, Spend())
@@ -79,7 +82,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
                 "number": _number(row.episode),
                 "termination": row.termination.value,
                 "success": None if row.success is None else float(row.success),
-                **episode_amounts(row, costs),
+                **_episode_amounts(row, costs, shares.get(row.policy, 0.0)),
                 "unreported": line.unreported,
                 "answers": line.answers,
                 "thought_cut": line.thought_cut,
@@ -147,15 +150,20 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
     )
 
 
-def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str, float]:
-    """Return the values `COSTS` of an episode; NaN if they are unknown, and for an episode without a request.
+def _share_warm_ups(rows: Sequence[EpisodeRow], costs: RunCosts) -> dict[int, float]:
+    """Return by policy the USD of its prefix warm-ups for each episode that sent a request."""
+    served = Counter(row.policy for row in rows if row.llm_calls)
+    return {
+        policy: costs.warm_ups.get(policy, Spend()).useful_usd / count for policy, count in served.items()
+    }
 
-    Args:
-        costs: as for `frame_episodes`.
-    """
+
+def _episode_amounts(row: EpisodeRow, costs: RunCosts | None, warm_up_usd: float) -> dict[str, float]:
+    """Return the values `COSTS` of an episode; NaN if unknown, and for an episode without a request."""
     if not row.llm_calls:
         return dict.fromkeys(COSTS, float("nan"))
-    return {"llm_calls": row.llm_calls, **_spent(row.episode, row.usage, costs)}
+    spent = _spent(row.episode, row.usage, costs)
+    return {"llm_calls": row.llm_calls, **spent, "usd": spent["usd"] + warm_up_usd}
 
 
 def _spent(key: str, usage: Usage, costs: RunCosts | None) -> dict[str, float]:

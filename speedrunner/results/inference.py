@@ -75,7 +75,9 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     return bootstrap_statistic(columns, lambda means: means[0])
 
 
-def bootstrap_statistic(samples: Mapping[int, Sequence[ndarray]], statistic: Statistic) -> Estimate | None:
+def bootstrap_statistic(
+    samples: Mapping[int, Sequence[ndarray]], statistic: Statistic, confidence: float = CONFIDENCE
+) -> Estimate | None:
     """Return the mean over seeds of a statistic of means, with the interval of `bootstrap_seeds`.
 
     The same samples always give the same interval.
@@ -99,7 +101,8 @@ def bootstrap_statistic(samples: Mapping[int, Sequence[ndarray]], statistic: Sta
             for arrays in samples.values()
         ]
     )
-    low, high = numpy.quantile(drawn[chosen, which].mean(axis=0), [TAIL, 1 - TAIL])
+    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
+    low, high = numpy.quantile(drawn[chosen, which].mean(axis=0), ends)
     return Estimate(mean, float(low), float(high), count)
 
 
@@ -146,7 +149,7 @@ def ttest_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     return paper_ttest([sum(own) / len(own) for own in values.values() if len(own)])
 
 
-def paper_ttest(differences: Sequence[float]) -> Estimate | None:
+def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
     """Test the mean of differences against zero as if they were independent; `None` without differences."""
     import numpy
     from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
@@ -160,5 +163,5 @@ def paper_ttest(differences: Sequence[float]) -> Estimate | None:
     if numpy.ptp(given) <= 1e-12 * numpy.abs(given).max():  # equal up to rounding
         return Estimate(mean, mean, mean, count)
     found = ttest_1samp(given, 0.0)
-    low, high = found.confidence_interval(CONFIDENCE)
+    low, high = found.confidence_interval(confidence)
     return Estimate(mean, float(low), float(high), count, float(found.statistic), float(found.pvalue))

@@ -1,4 +1,4 @@
-"""A run's ledger with the cost of each request, added up by role, checkpoint and episode.
+"""A run's ledger with the cost of each request, added up by role and episode.
 
 Every displayed sum of tokens and money comes from here. Each row is priced with the prices of its model.
 """
@@ -23,10 +23,14 @@ from speedrunner.store.stored_run import RunDirectoryError
 
 Key = TypeVar("Key", bound=Hashable)
 
+Priced = tuple[LedgerRow, Usage | None]
+"""A row, and its usage as the cache rule prices it."""
+
 ACTOR = "actor"
+WARM_UP = "prefix_warm_up"
 
 NONE = "(none)"
-"""Stands for the missing role or phase of a request."""
+"""Stands for the missing role of a request."""
 
 
 class Classes(Sums, frozen=True):
@@ -136,13 +140,6 @@ class RunCosts:
         return dict(sorted(roles.items(), key=lambda item: -item[1].tokens.total))
 
     @cached_property
-    def checkpoints(self) -> dict[tuple[str, int | None], Spend]:
-        """Return the lines by phase and policy, in the run's order; readiness checks and probes are under
-        `NONE`."""
-        found = self._group_lines(lambda labels: (labels.phase or NONE, labels.policy))
-        return dict(sorted(found.items(), key=lambda item: _position(*item[0])))
-
-    @cached_property
     def episodes(self) -> dict[str, Spend]:
         """Return the lines by episode or sleep (`sleep_key`), with all attempts and roles; `useful` is the
         attempt that counts."""
@@ -157,6 +154,12 @@ class RunCosts:
             lambda labels: labels.episode if labels.phase == "sleep" and labels.role != ACTOR else None
         )
         return {key: line for key, line in found.items() if key is not None}
+
+    @cached_property
+    def warm_ups(self) -> dict[int | None, Spend]:
+        """Return the prefix warm-ups by policy."""
+        found = self._group_lines(lambda labels: (labels.role, labels.policy))
+        return {policy: line for (role, policy), line in found.items() if role == WARM_UP}
 
     @cached_property
     def total(self) -> Spend:
@@ -174,13 +177,13 @@ def run_costs(run: RunData, book: PriceBook) -> RunCosts:
     """Price a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty."""
     if run.episodes and not run.requests:
         raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
-    groups: dict[tuple[Any, ...], list[LedgerRow]] = {}  # an episode's rows share their labels
-    for row in run.requests:
-        groups.setdefault((row.model, row.wasted, id(row.labels)), []).append(row)
+    groups: dict[tuple[Any, ...], list[Priced]] = {}  # an episode's rows share their labels
+    for row, usage in zip(run.requests, book.rule.priced(run.requests), strict=True):
+        groups.setdefault((row.model, row.wasted, id(row.labels)), []).append((row, usage))
     lines: dict[Labels, Spend] = {}
     unpriced: dict[str, None] = {}
     for rows in groups.values():
-        labels, model = Labels.of(rows[0].labels), rows[0].model
+        labels, model = Labels.of(rows[0][0].labels), rows[0][0].model
         line = _line(rows, book.models.get(model))
         lines[labels] = lines.get(labels, Spend()) + line
         if line.usd is None:
@@ -190,14 +193,15 @@ def run_costs(run: RunData, book: PriceBook) -> RunCosts:
 
 def token_line(rows: Iterable[LedgerRow]) -> Spend:
     """Add up the rows of any ledger, without prices."""
-    return _line(list(rows), None)
+    return _line([(row, None) for row in rows], None)
 
 
-def _line(rows: Sequence[LedgerRow], prices: Prices | None) -> Spend:
+def _line(priced: Sequence[Priced], prices: Prices | None) -> Spend:
     """Add up the rows of one model. If they have a price, either all or none of them were wasted."""
+    rows = [row for row, _ in priced]
     tokens = _tokens(row.usage for row in rows)
     wasted = _tokens(row.usage for row in rows if row.wasted)
-    by_class = None if prices is None else tokens.times(prices)
+    by_class = None if prices is None else _tokens(usage for _, usage in priced).times(prices)
     usd = by_class.total if by_class else None
     known = [row for row in rows if row.cacheable is not None]
     answers = [row for row in rows if row.usage is not None and not row.wasted]
@@ -219,11 +223,6 @@ def _line(rows: Sequence[LedgerRow], prices: Prices | None) -> Spend:
 def _tokens(usages: Iterable[Usage | None]) -> Classes:
     known = (astuple(usage) for usage in usages if usage is not None)
     return Classes.of(Usage(*map(sum, zip(*known, strict=True))))
-
-
-def _position(phase: str, policy: int | None) -> tuple[int, str]:
-    """Return a sort key: by policy, then evaluation, wake and sleep."""
-    return -1 if policy is None else policy, {"test": "0", "train": "1", "sleep": "2"}.get(phase, phase)
 
 
 def _sum(one: Any, other: Any) -> Any:

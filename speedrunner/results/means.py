@@ -9,13 +9,15 @@ Definitions:
 - **Silent**: an episode without a request, for example because the tools alone exceed the context. Its score
   counts. Its calls, tokens and USD are missing, so that they enter no mean of costs.
 - **Sleep share**: a sleep's cost is spread evenly over the rollouts of its batch (paper, Appendix A.3).
+- **Warm-up share**: the prefix warm-ups of a policy are spread evenly over its episodes with a request, as a
+  part of their USD.
 - **Cost per episode** (`cost_usd`): the mean USD of the checkpoint's test episodes, with all roles of the
   method (`actor_usd`), plus the mean sleep share of the rollouts since the previous checkpoint (`sleep_usd`).
 - **Cost per rollout** (`rollout_usd`): the mean USD of the rollouts since the previous checkpoint that sent a
   request, plus the mean sleep share of all of them.
 - **Training spend** (`training_NAME` for each class of tokens and USD): the sum over all rollouts up to the
   checkpoint, of all roles (actor, curriculum, critic, programmer), with their shares of the sleeps' amounts
-  (inducer, optimizer). It has no wasted attempts and no prefix warm-up, like the other costs here.
+  (inducer, optimizer). It has no wasted attempts; USD alone have the prefix warm-ups.
 """
 
 from __future__ import annotations

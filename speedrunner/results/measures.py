@@ -45,7 +45,7 @@ MEANS = tuple(each.name for each in MEASURES)
 SPENT = tuple(each.name for each in MEASURES if each.is_spent)
 """Tokens by class, and USD: what an episode or a sleep takes."""
 
-AVERAGED = (*MEANS[:-1], "cost_usd", "thought_cut")
+AVERAGED = (*MEANS[:-1], "cost_usd", "cost_usd_cold", "thought_cut")
 """Columns of a checkpoint in the tables, per test episode; `thought_cut` is a share of the answers."""
 
 COUNTS = ("episodes", "unscored", "silent")

@@ -205,38 +205,32 @@ def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:
 
 
 def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
-    """Return the tests that respect seeds, and the paper's."""
-    rows, paper = [], []
+    """Return the tests that respect seeds, with p of the paper's."""
+    rows = []
     for names, found in _compare_all(conditions):
         test, around = ttest_seeds(found), bootstrap_seeds(found)
         independent = paper_ttest([value for own in found.values() for value in own])
         if test is None or around is None or independent is None:
             continue
-        count = {**names, "seeds": test.count, "pairs": around.count}
-        cells, independent_cells = (
-            {"difference": each.mean, "low": each.low, "high": each.high, "t": each.t, "p": each.p}
-            for each in (test, independent)
+        rows.append(
+            {
+                **{**names, "seeds": test.count, "pairs": around.count, "difference": test.mean},
+                **{"low": test.low, "high": test.high, "t": test.t, "p": test.p},
+                **{"boot_low": around.low, "boot_high": around.high, "paper_p": independent.p},
+            }
         )
-        rows.append({**count, **cells, "boot_low": around.low, "boot_high": around.high})
-        paper.append({**count, **independent_cells})
-    note = "p is not corrected for the number of tests."
-    columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs"]
-    columns += ["difference", "low", "high", "t", "p"]
+    columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs", "difference"]
+    columns += ["low", "high", "t", "p", "boot_low", "boot_high", "paper_p"]
     text = (
         "Differences a minus b at the last common checkpoint, paired by seed and test episode: the mean over"
         f" seeds of the seeds' mean differences, with the {CONFIDENCE:.0%} interval, t and p of a two-sided"
         f" t-test on these means (degrees of freedom: seeds less one), and the {CONFIDENCE:.0%} interval of a"
         f" bootstrap that resamples seeds, then episodes within each ({RESAMPLES} resamples)."
-        f" {POOLED}: both families, each with equal weight. {note}"
+        f" {POOLED}: both families, each with equal weight. paper_p: of the paper's two-sided paired t-test,"
+        " which treats all pairs as independent. Episodes of one seed share a library, so it rejects too"
+        " often. p are not corrected for the number of tests."
     )
-    paper_text = (
-        "The paper's test, for comparison: two-sided paired t-tests that treat all pairs of seed and test"
-        f" episode as independent. Episodes of one seed share a library, so it rejects too often. {note}"
-    )
-    return [
-        table_of("ttests", text, pandas.DataFrame(rows, columns=[*columns, "boot_low", "boot_high"])),
-        table_of("paper_ttests", paper_text, pandas.DataFrame(paper, columns=columns)),
-    ]
+    return [table_of("ttests", text, pandas.DataFrame(rows, columns=columns))]
 
 
 def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:

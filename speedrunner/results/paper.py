@@ -6,8 +6,7 @@ The paper's single ScienceWorld column is the mean over its two families, of mea
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 import msgspec
@@ -30,7 +29,6 @@ class PaperComparison(msgspec.Struct, frozen=True):
     Attributes:
         model: model of the measured runs.
         ours: at the last checkpoint, over seeds.
-        rollouts: training rollouts of the shortest measured run at that checkpoint.
         flag: set if the wall clock or the context ended over 2% of the test episodes behind it.
         missing: what is missing, and the command that produces it; empty if complete.
     """
@@ -38,7 +36,6 @@ class PaperComparison(msgspec.Struct, frozen=True):
     paper: Published
     model: str
     ours: Spread | None
-    rollouts: int | None
     flag: str
     missing: str
 
@@ -79,15 +76,8 @@ def _compare_number(
     asked: dict[tuple[str, str], Mapping[int, RunResult]] = {}
     parts = []
     for env in list_envs(number.env):
-        names = list_methods(number, env)
-        for method in names:
-            asked[env, method] = _cut_to_common_checkpoints(find_runs(conditions, env, method, model))
-        truncated, runs = asked[env, names[0]], asked[env, names[-1]]
-        parts.append(
-            spread(_quantity(number.quantity, run) for seed, run in runs.items() if seed in truncated)
-            if truncated
-            else spread(_quantity(number.quantity, run) for run in runs.values())
-        )
+        runs = asked[env, number.method] = find_runs(conditions, env, number.method, model)
+        parts.append(_quantity(number.quantity, runs.values()))
     known = [part for part in parts if part is not None]
     runs_behind = [run for each in asked.values() for run in each.values()]
     last = [run.checkpoints.iloc[-1] for run in runs_behind if run.points]
@@ -97,28 +87,22 @@ def _compare_number(
         paper=number,
         model=model,
         ours=average(known) if len(known) == len(parts) else None,
-        rollouts=min((max(run.points) for run in runs_behind if run.points), default=None),
         flag=f"{cut:.1%} ended by a limit" if cut > TOO_MANY else "",
         missing=f"{'; '.join(gaps)}: {command}" if gaps else "",
     )
 
 
-def _quantity(name: str, run: RunResult) -> float | None:
-    """Return a quantity at the last checkpoint that has it."""
-    if name == WITHOUT:
-        return run.average("score").get(0)
-    column = {WITH: "score", "combat_percent": "combat"}.get(name, name)
-    known = run.average(column)
-    last = known[max(known)] if known else None
-    return last if last is None or name != "combat_percent" else 100.0 * last
-
-
-def list_methods(number: Published, env: str) -> list[str]:
-    """Return the methods whose runs in an environment are behind a number; the last one has its values, for
-    the seeds of the first one if there are any."""
-    if number.quantity in (WITHOUT, WITH):
-        return [f"{number.method}-visible_last50-from_{env}", number.method]
-    return [number.method]
+def _quantity(name: str, runs: Iterable[RunResult]) -> Spread | None:
+    """Return a quantity over seeds at the last checkpoint that all started runs have finished."""
+    column = {WITHOUT: "score", WITH: "score", "combat_percent": "combat"}.get(name, name)
+    started = [run for run in runs if run.points]
+    common = set.intersection(*(set(run.points) for run in started)) if started else set()
+    if not common:
+        return None
+    point = 0 if name == WITHOUT else max(common)
+    factor = 100.0 if name == "combat_percent" else 1.0
+    values = [run.average(column).get(point) for run in started]
+    return spread(None if value is None else factor * value for value in values)
 
 
 def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str) -> Mapping[int, RunResult]:
@@ -131,16 +115,6 @@ def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str
     ]
     farthest = max(fitting, key=lambda each: (max(each.points, default=-1), len(each.runs)), default=None)
     return {} if farthest is None else farthest.runs
-
-
-def _cut_to_common_checkpoints(runs: Mapping[int, RunResult]) -> Mapping[int, RunResult]:
-    """Return the runs up to the last checkpoint that all of them have finished; runs without checkpoints are
-    left out."""
-    started = [set(run.points) for run in runs.values() if run.points]
-    common = set.intersection(*started) if started else set()
-    if not common:
-        return runs
-    return {seed: replace(run, checkpoints=run.checkpoints.loc[: max(common)]) for seed, run in runs.items()}
 
 
 def list_gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]]) -> list[str]:
@@ -166,7 +140,7 @@ def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:
 def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
     columns = (
         *("place", "experiment", "env", "method", "quantity", "paper_model", "paper"),
-        *("paper_std", "model", "ours", "ours_std", "seeds", "rollouts", "difference", "flag", "missing"),
+        *("paper_std", "model", "ours", "ours_std", "seeds", "difference", "flag", "missing"),
     )
     cells: list[tuple[Cell, ...]] = []
     for row in rows:
@@ -176,7 +150,7 @@ def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
             (
                 *(paper.place, paper.experiment, paper.env, paper.method, paper.quantity, paper.model),
                 *(paper.value, paper.sd, row.model, *mean_sd(ours)),
-                *(ours.seeds if ours else 0, row.rollouts, difference, row.flag, row.missing),
+                *(ours.seeds if ours else 0, difference, row.flag, row.missing),
             )
         )
     text = (

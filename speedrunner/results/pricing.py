@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from serving.usage import Prices, Usage
-from speedrunner.config.compose import compose, group_choices
+from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig
-from speedrunner.results.writing import Table
+from speedrunner.results.cache_rules import CacheRule, RuleName
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -26,28 +26,24 @@ class PriceBook(msgspec.Struct, frozen=True):
         name: name for people.
         models: the price list of each model that is paid by the token.
         measured: how it was measured, if `speedrunner bench tokens` did.
+        rule: which prompt tokens count as cached.
     """
 
     name: str
     models: dict[str, Prices]
     measured: MeasuredPrices | None = None
-
-    @property
-    def ends(self) -> dict[str, Prices]:
-        """Return the `low` and the `high` ends of all measured prices; empty for other prices."""
-        own = self.measured
-        return {} if own is None else {"low": own.prices("low"), "high": own.prices("high")}
+    rule: CacheRule = CacheRule()
 
     @property
     def title(self) -> str:
-        """Return the name, and how the list was measured."""
+        """Return the name, the rule unless it is the engine's, and how the list was measured."""
+        name = self.name + ("" if self.rule.name == "engine" else f", cache rule {self.rule.name}")
         if (own := self.measured) is None:
-            return self.name
+            return name
         return (
-            f"{self.name} ({own.unit} seconds of {own.model} on {own.hardware} with {own.engine},"
+            f"{name} ({own.unit} seconds of {own.model} on {own.hardware} with {own.engine},"
             f" {own.in_flight} in flight, prompts of {min(own.contexts)} to {max(own.contexts)} tokens,"
-            f" {own.date}, at {own.usd_per_hour:g} USD an hour;"
-            " low, high: with all prices at that end of their 95% intervals)"
+            f" {own.date}, at {own.usd_per_hour:g} USD an hour)"
         )
 
     def by_tokens(self, model: str | None, usage: Usage | None) -> float | None:
@@ -56,15 +52,16 @@ class PriceBook(msgspec.Struct, frozen=True):
         return None if prices is None or usage is None else prices.cost(usage)
 
 
-def price_book(run: RunData, prices: str | None = None) -> PriceBook:
+def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine") -> PriceBook:
     """Return the prices to use for a run.
 
     Args:
         prices: a file of `configs/prices/` (`model`: the model configs' own lists, as the run stored
             them), or the path of any list's `.yaml` file; `None`: the prices of the run's newest process.
+        rule: name of the cache rule.
 
     Raises:
-        InvalidConfig: the price list does not exist.
+        InvalidConfig: the price list does not exist, or has no provider's rule.
         StorageError: the run cannot be read.
     """
     if not run.processes:
@@ -73,14 +70,27 @@ def price_book(run: RunData, prices: str | None = None) -> PriceBook:
         )
     newest = run.processes[-1]
     model_configs = {model_config.name: model_config for model_config in (newest.actor, newest.inducer)}
+    chosen = run.settings.prices if prices is None else price_list(prices)
+    cache_rule = _cache_rule(chosen, rule, prices or OWN)
     if prices is None:
-        return PriceBook(OWN, newest.prices, run.settings.prices.measured_whole)
-    chosen = price_list(prices)
+        return PriceBook(OWN, newest.prices, chosen.measured_whole, cache_rule)
     own = {name: model_config.prices for name, model_config in model_configs.items()}
     if chosen.whole:
         own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
     lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
-    return PriceBook(Path(prices).name.removesuffix(".yaml"), lists, chosen.measured_whole)
+    name = Path(prices).name.removesuffix(".yaml")
+    return PriceBook(name, lists, chosen.measured_whole, cache_rule)
+
+
+def _cache_rule(prices: PricesConfig, rule: RuleName, name: str) -> CacheRule:
+    if rule != "provider":
+        return CacheRule(rule)
+    if prices.cache_minimum is None:
+        raise InvalidConfig(
+            f"--cache-rule provider: the price list {name} has no cache_minimum; use --prices gpt-5.4-mini or"
+            " another list of a provider"
+        )
+    return CacheRule(rule, prices.cache_minimum, prices.cache_step)
 
 
 def price_list(name: str) -> PricesConfig:
@@ -117,26 +127,3 @@ def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
         found |= {f"{here}, not {there}": None for here, there in played.items() if here != there}
     text = f"USD are estimates by prices measured elsewhere ({book.name}): played with {'; '.join(found)}"
     return [text] if found else []
-
-
-def compare_lists(books: Iterable[PriceBook]) -> list[Table]:
-    """Return a table of the measured lists and those of `configs/prices/`; none without measured ones."""
-    found = {book.name: book.measured for book in books if book.measured}
-    measured = {name if name != OWN else f"measured-{own.model}": own for name, own in found.items()}
-    if not measured:
-        return []
-    ratios: dict[str, tuple[Prices, float, float | None, float | None]] = {}
-    for name in group_choices("prices"):
-        if (list_ := price_list(name).whole) and list_.uncached:
-            ratios[name] = (list_, list_.cached / list_.uncached, None, None)
-    for name, own in measured.items():
-        ratios[name] = (own.prices(), *msgspec.structs.astuple(own.cached_to_uncached))
-    texts = [f"{ratio:.2g} by {name}" for name, (_, ratio, *_) in ratios.items()]
-    return [
-        Table(
-            "price_lists",
-            f"API prices against measured, USD per million tokens. Cached to uncached: {', '.join(texts)}.",
-            ("prices", *Prices.__struct_fields__, "cached_to_uncached", "low", "high"),
-            [(name, *msgspec.structs.astuple(list_), *ratio) for name, (list_, *ratio) in ratios.items()],
-        )
-    ]

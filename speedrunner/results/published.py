@@ -1,12 +1,13 @@
 """What the paper states: its numbers (`paper.csv`, with table and section) and its claims (`claims.csv`).
 
 Each row of `claims.csv` is a comparison of a claim: a measure of condition A (`ENV METHOD`, at the last
-checkpoint unless `first` follows), its difference from condition B or its ratio to B, and the range in which
-the claim places it. Rows of one group must all be supported; a claim needs all of its groups, or `needed` of
-them. Rows after a claim's first have its name alone. Ranges are ours where the paper gives no number:
-"near-perfect" is above 95%, "ties" is within 5 points, "about" is within 20% of the paper's value, "nearly
-two orders of magnitude" is above 30 times, and a truncated library "meaningfully exceeds" no library by more
-than one achievement.
+checkpoint unless `first` or `second` follows; `METHOD@MODEL` for another model), its difference from
+condition B or its ratio to B, and the range in which the claim places it. Rows of one group must all be
+supported; a claim needs all of its groups, or `needed` of them. Rows after a claim's first have its name
+alone. Ranges are ours where the paper gives no number: "near-perfect" is above 95%, "ties" is within 5
+points, as are changes of scores in points, "about" is within 20% of the paper's value, "does not fall" is
+above 90%, "nearly two orders of magnitude" is above 30 times, and a truncated library "meaningfully exceeds"
+no library by more than one achievement.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from __future__ import annotations
 import csv
 from functools import cache
 from itertools import groupby
+from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from speedrunner.results.conditions import FAMILIES
 
+if TYPE_CHECKING:
+    from numpy import ndarray
+
 WITHOUT, WITH = "score_without_library", "score_with_whole_library"
 """Scores before training and at the last checkpoint, of the seeds with a truncated library."""
+
+
+POINTS = {"first": 0, "second": 1, "": -1}
+"""Places of the checkpoints of a side."""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -74,11 +83,37 @@ class Claim(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.low is None and self.high is None:
+            raise ValueError(f"a comparison of {self.claim} has no range: give low or high")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the ends of the range."""
+        return -inf if self.low is None else self.low, inf if self.high is None else self.high
+
+    def contains(self, value: float | None) -> bool:
+        """Return whether a value is known and in the range."""
+        return value is not None and self.ends[0] <= value <= self.ends[1]
+
+    @property
+    def is_usd(self) -> bool:
+        """Return whether it compares costs."""
+        return "usd" in self.measure
+
+    def statistic(self, means: ndarray) -> ndarray:
+        """Return the compared value from the means of A and B in each environment, of shape (columns, n)."""
+        count = len(self.sides)
+        own, other = means[::count], means[count - 1 :: count]
+        by_env = {"value": own, "difference": own - other, "ratio": own / other}[self.relation]
+        averaged: ndarray = by_env.mean(axis=0)
+        return averaged
+
     @property
     def sides(self) -> list[tuple[tuple[str, ...], str, int]]:
         """Return environments, method and place of the checkpoint of A, and of B if there is one."""
         words = (side.split() for side in (self.a, self.b) if side)
-        return [(list_envs(env), method, 0 if at else -1) for env, method, *at in words]
+        return [(list_envs(env), method, POINTS["".join(at)]) for env, method, *at in words]
 
     @property
     def range(self) -> str:
@@ -101,6 +136,7 @@ def _read(name: str) -> list[dict[str, str]]:
         return [{column: text for column, text in row.items() if text} for row in csv.DictReader(file)]
 
 
+@cache
 def list_published() -> list[Published]:
     """Return the paper's numbers, in the order of its tables."""
     return msgspec.convert(_read("paper.csv"), list[Published], strict=False)
@@ -108,9 +144,28 @@ def list_published() -> list[Published]:
 
 @cache
 def list_claims() -> list[list[Claim]]:
-    """Return the comparisons of each claim, in the order of the paper's sections."""
-    rows = msgspec.convert(_read("claims.csv"), list[Claim], strict=False)
+    """Return the comparisons of each claim, in the order of the paper's sections. One of USD is followed by
+    the same by the cache rule `cold`."""
+    rows = []
+    for row in msgspec.convert(_read("claims.csv"), list[Claim], strict=False):
+        cold = msgspec.structs.replace(row, measure=f"{row.measure}_cold", text="", needed=0)
+        rows += [row, cold] if row.is_usd else [row]
     return [list(own) for _, own in groupby(rows, key=lambda row: row.claim)]
+
+
+def published_values(row: Claim) -> str:
+    """Return what the paper's tables print for both sides of a comparison at the last checkpoint, with
+    deviations: `8.7 ± 2.1 and 1.7 ± 0.6`; empty unless all is printed."""
+    measure = {"combat": "combat_percent"}.get(row.measure, row.measure)
+    texts = []
+    for side in filter(None, (row.a, row.b)):
+        sought = (*side.split(), measure)
+        fitting = [each for each in list_published() if (each.env, each.method, each.quantity) == sought]
+        printed = next((each for each in fitting if each.value is not None), None)
+        if printed is None:
+            return ""
+        texts.append(f"{printed.value:g}" + (f" ± {printed.sd:g}" if printed.sd is not None else ""))
+    return " and ".join(texts)
 
 
 def list_envs(env: str) -> tuple[str, ...]:

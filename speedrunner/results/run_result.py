@@ -14,10 +14,12 @@ import pandas
 
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config
+from speedrunner.results.cache_rules import CacheRule
+from speedrunner.results.engine_time import gpu_hours
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
-from speedrunner.results.means import add_costs, average_tests, frame_checkpoints
+from speedrunner.results.means import add_costs, average_tests
 from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.results.skill_table import SkillHistory, SkillRow, list_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
@@ -37,7 +39,8 @@ class RunResult:
         book: the prices.
         episodes: see `frame_episodes`.
         checkpoints: the finished ones: rows of `average_tests`; from `read_result` those of
-            `frame_checkpoints`, with the columns `LIBRARY`.
+            `frame_checkpoints`, with the columns `LIBRARY`, and `sleep_usd_cold` and `cost_usd_cold` by the
+            cache rule `cold`, as `usd_cold` of `episodes`.
         unfinished: planned checkpoints that are not finished.
         sleeps: see `frame_sleeps`.
         skills: one row per skill, with the fields of `SkillRow`.
@@ -45,6 +48,7 @@ class RunResult:
         unpriced: models without known prices.
         caveats: notes on the results from the model configs.
         name: identifies the run in the viewer's links.
+        gpu_hours: of the actor's engine; `None` if unknown.
     """
 
     path: str
@@ -60,6 +64,7 @@ class RunResult:
     unpriced: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     name: str = ""
+    gpu_hours: float | None = None
     _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -89,13 +94,17 @@ class RunResult:
     def values(self, point: int, column: str) -> pandas.Series[float]:
         """Return the known values of a column in the scored test episodes of a checkpoint, by task.
 
-        `cost_usd` is the USD of an episode with the checkpoint's share of the sleeps. A column of `LIBRARY`
-        has one value.
+        `cost_usd` is the USD of an episode with the checkpoint's share of the sleeps, `cost_usd_cold` the
+        same by the cache rule `cold`. A column of `LIBRARY` has one value, and so has `instability`: the
+        standard deviation of the score over the checkpoints after the first.
         """
         if column in LIBRARY:
             return pandas.Series([float(self.checkpoints[column][point])]).dropna()
-        if column == "cost_usd":
-            return self.values(point, "usd") + float(self.checkpoints["sleep_usd"][point])
+        if column == "instability":
+            return pandas.Series([float(self.checkpoints["score"].iloc[1:].std())]).dropna()
+        if column.startswith("cost_usd"):
+            sleep = column.replace("cost", "sleep")
+            return self.values(point, column[5:]) + float(self.checkpoints[sleep][point])
         return self.tests(point)[column].dropna().astype(float)
 
     def average(self, column: str) -> dict[int, float]:
@@ -173,11 +182,14 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         history, episodes = skill_history(run), frame_episodes(run.episodes, costs)
     skills, sleeps = frame_skills(list_skills(history)), frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
-    for end, list_ in book.ends.items():
-        there = run_costs(run, PriceBook(end, dict.fromkeys(book.models, list_)))
-        ends = frame_checkpoints(run, there)[["cost_usd", "rollout_usd", "training_usd"]]
-        checkpoints = checkpoints.join(ends.add_suffix(f"_{end}"))
-    return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)
+    if costs is not None:
+        costs = run_costs(run, msgspec.structs.replace(book, rule=CacheRule("cold")))
+    cold = frame_episodes(run.episodes if costs else [], costs)
+    episodes["usd_cold"] = cold["usd"]
+    found = add_costs(run, cold, frame_sleeps(run, costs))[["sleep_usd", "cost_usd"]]
+    checkpoints = checkpoints.join(found.add_suffix("_cold"))
+    hours = None if costs is None else gpu_hours(run.processes[-1].actor, costs.engine_s)
+    return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills, gpu_hours=hours)
 
 
 def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:

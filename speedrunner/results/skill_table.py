@@ -12,7 +12,6 @@ from speedrunner.store.records import CallNode, Skill, Trajectory, is_failure
 from speedrunner.store.run_data import RunData
 
 START = "from the start"
-RENAMED = "renamed from "
 
 
 class SkillVersion(msgspec.Struct):
@@ -20,7 +19,7 @@ class SkillVersion(msgspec.Struct):
 
     Attributes:
         sleep: the sleep that created this version; 0: the run started with it.
-        change: the change by that sleep: `written`, `edited`, `renamed from NAME` and so on.
+        change: the change by that sleep: `written`, `edited`, `renamed` and so on.
         until: the sleep that changed or removed it.
         removed: whether that sleep removed it.
         calls: calls by the actor.
@@ -161,17 +160,7 @@ def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | 
     """Return the change of a skill by a sleep; `None` if it is unchanged."""
     name, old = skill.name, before.by_name.get(skill.name)
     if old is None:
-        gone = [
-            each.name
-            for each in before.skills
-            if each.created == skill.created < sleep and each.name not in after.by_name
-        ]
-        if not gone:
-            return "written"
-        # Choose the candidate with the most similar length, as a rename changes little else.
-        length = len(after.named[name].source)
-        nearest = min(gone, key=lambda each: (abs(len(before.named[each].source) - length), each))
-        return f"{RENAMED}{nearest}"
+        return "written" if skill.created == sleep else "renamed"
     if before.named[name] != after.named[name]:
         return "edited"
     if old.public != skill.public:

@@ -9,9 +9,8 @@ import pandas
 
 from speedrunner.config.names import ConditionName
 from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, has_cache, stack_frames
-from speedrunner.results.inference import CONFIDENCE, RESAMPLES
 from speedrunner.results.means import CONDITION, Spread, average_seeds, mean_sd, spread
-from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TESTED, TRAINING
+from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TRAINING
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
 from speedrunner.results.writing import Cell, Table, table_of
@@ -34,11 +33,9 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         _performance(checkpoints, prices),
         _seeds(checkpoints),
         _training(checkpoints, prices),
-        _intervals(conditions),
         *make_test_tables(conditions),
         _cache(conditions),
         _libraries(checkpoints),
-        _terminations(stack_frames(conditions, "episodes")),
         _sleeps(stack_frames(conditions, "sleeps")),
         _skills(stack_frames(conditions, "skills")),
     ]
@@ -49,8 +46,7 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     ended = checkpoints[[*LIMITS]].mul(checkpoints["episodes"], axis=0)
     sums = checkpoints.assign(**ended).groupby(CONDITION)[[*COUNTS, *LIMITS]].sum()
     shares = sums[[*LIMITS]].div(sums["episodes"], axis=0)
-    ends = _average_ends(checkpoints, "cost_usd")
-    found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds"), ends])
+    found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
     flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
     text = (
         "Means at each checkpoint (number of training rollouts): over the test episodes of a seed,"
@@ -59,16 +55,11 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
         " ended by an infrastructure error and are excluded from means. Silent ones sent no request: their"
         f" score counts; calls, tokens and USD are in no mean. {', '.join(LIMITS)}: shares of test episodes"
         " that these limits ended. thought_cut: share of the actor's answers whose thinking was closed at its"
-        " budget. USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint."
+        " budget. USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint,"
+        " and of prefix warm-ups; cost_usd_cold: with the first prompt of each episode and sleep uncached."
         f" Prices: {prices}.{DAGGER}"
     )
     return table_of("performance", text, found.reset_index(), flagged)
-
-
-def _average_ends(checkpoints: pandas.DataFrame, *names: str) -> pandas.DataFrame:
-    """Return means over seeds of USD at the ends of measured prices' intervals; no columns for others."""
-    ends = [each for name in names for end in ("low", "high") if (each := f"{name}_{end}") in checkpoints]
-    return checkpoints.groupby(CONDITION)[ends].mean()
 
 
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
@@ -79,8 +70,7 @@ def _seeds(checkpoints: pandas.DataFrame) -> Table:
 
 
 def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
-    ends = _average_ends(checkpoints, "training_usd", "rollout_usd")
-    found = average_seeds(checkpoints, (*TRAINING, "rollout_usd")).join(ends)
+    found = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
     text = (
         "The spend on training, induction included: tokens (uncached and cached prompt, output) and USD of"
         " all rollouts until the checkpoint (training_NAME), and USD per rollout since the previous one"
@@ -92,40 +82,8 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
     return table_of("training", text, found[trained].reset_index())
 
 
-def _intervals(conditions: Sequence[Condition]) -> Table:
-    rows = []
-    for condition in conditions:
-        for point in condition.points:
-            for metric in TESTED:
-                column = "usd" if metric == "cost_usd" else metric
-                found = condition.estimate(point, column)
-                if found is not None:
-                    seeds = sum(map(bool, condition.values(point, column).values()))
-                    around = (found.mean, found.low, found.high)
-                    rows.append((*condition.names, point, metric, seeds, found.count, *around))
-    text = (
-        f"Means over seeds of the means over test episodes, with {CONFIDENCE:.0%} percentile bootstrap"
-        f" intervals that resample seeds, then episodes within each ({RESAMPLES} resamples;"
-        " too narrow below five seeds); of one seed, only its episodes. USD of the test episodes only."
-    )
-    columns = [*KEYS, "checkpoint", "metric", "seeds", "episodes", "mean", "low", "high"]
-    return table_of("intervals", text, pandas.DataFrame(rows, columns=columns))
-
-
-class CacheEffect(msgspec.Struct, frozen=True):
-    """A measure of one condition's policies on a server with prefix cache and on one without.
-
-    Attributes:
-        with_cache, without_cache: over the seeds that have both.
-        ratio: the value with cache divided by the value without.
-    """
-
-    condition_name: ConditionName
-    measure: str
-    seeds: int
-    with_cache: Spread | None
-    without_cache: Spread | None
-    ratio: float | None
+CacheEffect = tuple[ConditionName, str, int, Spread | None, Spread | None]
+"""A condition, a measure, the seeds that servers with and without prefix cache have, the values on both."""
 
 
 def cache_effects(conditions: Sequence[Condition]) -> Iterator[CacheEffect]:
@@ -144,18 +102,15 @@ def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[CacheEff
     whole = [pair for pair in pairs if all(run.points for run in pair)]
     for name in ("score", "uncached", "cached", "output", "actor_usd"):
         with_, without = (spread(pair[side].checkpoints[name].iloc[-1] for pair in whole) for side in (0, 1))
-        ratio = with_.mean / without.mean if with_ and without and without.mean else None
-        yield CacheEffect(cached.condition_name, name, len(whole), with_, without, ratio)
+        yield cached.condition_name, name, len(whole), with_, without
 
 
 def _cache(conditions: Sequence[Condition]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            *(*msgspec.structs.astuple(each.condition_name), each.measure, each.seeds),
-            *(mean_sd(each.with_cache)[0], mean_sd(each.without_cache)[0], each.ratio),
-        )
-        for each in cache_effects(conditions)
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for name, measure, seeds, *found in cache_effects(conditions):
+        with_, without = (mean_sd(each)[0] for each in found)
+        ratio = with_ / without if with_ is not None and without else None
+        rows.append((*msgspec.structs.astuple(name), measure, seeds, with_, without, ratio))
     text = (
         "The same policies on a server with and without prefix cache: means over test episodes, then"
         " over the seeds that have both; USD of the test episodes only. Ratio: with over without."
@@ -171,17 +126,6 @@ def _libraries(checkpoints: pandas.DataFrame) -> Table:
         " deviation over seeds. Functions that call each other in a circle count as one node of a path."
     )
     return table_of("libraries", text, found[found["functions"] > 0].reset_index())
-
-
-def _terminations(episodes: pandas.DataFrame) -> Table:
-    where = [*KEYS, "phase", "checkpoint"]
-    found = episodes.groupby([*where, "termination"]).size().rename("episodes").reset_index()
-    found["of"] = found.groupby(where)["episodes"].transform("sum")
-    found["share"] = found["episodes"] / found["of"]
-    cut = found["termination"].isin(CUT) & (found["share"] > TOO_MANY)
-    found["flag"] = cut.map({True: "too many", False: ""})
-    text = f"How episodes ended; a training batch is identified by the rollouts before it.{DAGGER}"
-    return table_of("terminations", text, found, frozenset(cut.to_numpy().nonzero()[0].tolist()))
 
 
 def _sleeps(sleeps: pandas.DataFrame) -> Table:

@@ -99,7 +99,7 @@ def test_without_a_name_the_report_is_in_the_folder(reported: tuple[Path, list[s
     assert "Performance and cost over training" in text
 
 
-def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(
+def test_claims_are_judged(
     reported: tuple[Path, list[str]],
 ) -> None:
     runs, lines = reported
@@ -114,9 +114,7 @@ def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(
     )
     (row,) = (row for row in rows if row["claim"] == "babyai-eighth")
     assert row["reason"] == "one seed, and 2 are needed: play others with run.seed=N"
-    assert row["command"].startswith("speedrunner sweep experiment=main model=gpt-5.4-mini")
-    (row,) = (row for row in rows if row["claim"] == "gemini-calls")
-    assert row["command"].startswith("speedrunner sweep experiment=models model=gemini-3-flash-preview")
+    assert row["experiment"] == "main"
 
 
 def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(troubled: Troubled) -> None:

@@ -50,7 +50,7 @@ class TestChoices:
         assert config.run.dir == "runs/babyai-num_dists4-react-tiny-random-seed0"
         assert config.env == ClassConfig("babyai", {"num_dists": 4, "description": "paper"})
         assert config.method == ClassConfig("react", {"train": False})
-        assert config.prices == PricesConfig(0.75, 0.075, 3.0)
+        assert config.prices == PricesConfig(0.75, 0.075, 3.0, None, 1024, 128)
 
     def test_a_model_config_is_a_file_s_name_or_path(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

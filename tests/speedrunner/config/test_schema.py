@@ -123,6 +123,8 @@ class TestDifferences:
             "prices.cached",
             "prices.output",
             "prices.measured",
+            "prices.cache_minimum",
+            "prices.cache_step",
             "serving.url",
             "serving.api_key_env",
             "serving.start_timeout_s",

@@ -188,7 +188,6 @@ class TestSelectingMethods:
 
 class TestRefusals:
     def test_a_list_names_its_file_and_the_run(self, tmp_path: Path, golden: Golden) -> None:
-        axes = ", ".join(f"env.k{number}: {[*range(10)]}" for number in range(6))
         texts = {
             "no text": "",
             "no YAML": "{",
@@ -203,7 +202,6 @@ class TestRefusals:
             "a mapping as a value": "- {method: {a: 1}}",
             "an unknown method to start from": "- {run.start_from: {method: nope}}",
             "a text that sets a key twice": "- env=babyai run.seed=1 run.seed=2",
-            "lists that make a million runs": f"- {{method: react, {axes}}}",
             "an empty list": "- {env: babyai, method: []}",
             "an empty list to start from": "- {method: asi, run.start_from: {run.seed: []}}",
         }

@@ -81,7 +81,7 @@ def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
     (run / "state.json").write_text('{"format": 2, "secret": "s"}')
     with RunDirectory.open_for_writing(run):
         (found,) = status(run)
-    assert (found.state, found.doing) == ("running", "evaluation at 0")
+    assert (found.state, found.doing) == ("running", "evaluate/0000")
     assert f"process {os.getpid()} of" in (found.owner or "")
     (found,) = status(run)
     assert (found.state, found.owner) == ("stopped", None)

@@ -28,7 +28,7 @@ from tests.speedrunner.run_samples import process
 def page_of(*runs: RunResult, tables: Sequence[Table] | None = None, text: str = "") -> str:
     """The page of some runs; `text` is its title and all that is said of them."""
     groups, _ = group_runs(runs)
-    judged = judge_claims(list_claims(), groups, text)
+    judged = judge_claims(list_claims(), groups)
     said = [text] * bool(text)
     found = Collected(
         runs=[*runs],
@@ -111,7 +111,7 @@ def test_claims_have_their_verdicts_and_those_without_a_run_are_left_out() -> No
     text = page_of(*runs)
     decided, _, undecided = text.partition('id="claims"')[2].partition("<details")
     assert '<span class="badge good">supported</span>' in decided
-    assert "3 seeds</p>" in decided
+    assert "3 seeds; 1 of 1 in the paper&#39;s direction; the paper: about 67%</p>" in decided
     assert '<span class="badge plain">undecided</span>' in undecided
     assert "zombies" not in undecided.partition("</details>")[0]
 
@@ -140,7 +140,7 @@ def test_conditions_have_means_and_deviations_at_the_last_checkpoint() -> None:
     ]
     shown = page_of(*runs).partition("speedrunner</td>")[2].partition("</tr>")[0]
     assert re.findall("<td[^>]*>(.*?)</td>", shown) == [
-        *("tiny-random", "2", "10", "0.5 ± 0.3536", "50 ± 0", "$0.0002 ± $0", "90%"),
+        *("tiny-random", "2", "10", "0.5 ± 0.3536", "50 ± 0", "$0.0002 ± $0", "$0.0002 ± $0", "90%"),
     ]
 
 

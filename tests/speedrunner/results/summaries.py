@@ -95,6 +95,8 @@ def _frame(points: Sequence[Evaluation]) -> tuple[pandas.DataFrame, pandas.DataF
     found = [by_rollouts[rollouts] for rollouts in checkpoints.index]
     checkpoints["sleep_usd"] = [point.sleep_usd for point in found]
     checkpoints["cost_usd"] = checkpoints["actor_usd"] + checkpoints["sleep_usd"]
+    checkpoints[["sleep_usd_cold", "cost_usd_cold"]] = checkpoints[["sleep_usd", "cost_usd"]]
+    episodes["usd_cold"] = episodes["usd"]
     checkpoints["rollout_usd"] = float("nan")
     for amount in SPENT:
         checkpoints[f"training_{amount}"] = [point.spent.get(amount, float("nan")) for point in found]

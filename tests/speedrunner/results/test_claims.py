@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-import msgspec
 import pytest
 
 from speedrunner.config.names import condition_name
@@ -68,29 +66,29 @@ class TestVerdict:
 
     def test_is_supported_if_the_whole_interval_is_in_the_range(self) -> None:
         found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1, 1], [1, 1], [0.98, 1]]))
-        assert (found.verdict, found.seeds, found.missing) == ("supported", 3, "")
-        assert found.measured == pytest.approx((1 + 1 + 0.99) / 3)
+        assert (found.verdict, found.deciding.seeds, found.direction) == ("supported", 3, "1 of 1")
+        assert found.deciding.measured == pytest.approx((1 + 1 + 0.99) / 3)
 
     def test_is_contradicted_if_the_whole_interval_is_outside(self) -> None:
         found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[0.5, 0.6]] * 3))
         assert found.verdict == "contradicted"
-        assert found.high is not None
-        assert found.high < 0.95
+        assert found.deciding.high is not None
+        assert found.deciding.high < 0.95
 
     def test_is_undecided_if_the_interval_has_both(self) -> None:
         found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1, 1], [1, 0.6], [0.9, 1]]))
         assert found.verdict == "undecided"
-        assert found.reason == "the interval has values inside and outside the range (above 0.95)"
+        assert found.deciding.reason == "the interval has values inside and outside the range (above 0.95)"
 
     def test_of_one_seed_is_undecided_however_clear_it_looks(self) -> None:
         found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0] * 30]))
-        assert (found.verdict, found.measured) == ("undecided", 1.0)
-        assert found.reason == "one seed, and 2 are needed: play others with run.seed=N"
+        assert (found.verdict, found.deciding.measured) == ("undecided", 1.0)
+        assert found.deciding.reason == "one seed, and 2 are needed: play others with run.seed=N"
 
     def test_two_seeds_with_equal_values_decide_nothing(self) -> None:
         found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0, 1.0]] * 2))
         assert found.verdict == "undecided"
-        assert found.reason == "2 seeds with equal values give no interval"
+        assert found.deciding.reason == "2 seeds with equal values give no interval"
 
     def test_three_seeds_that_agree_by_chance_do_not_decide(self) -> None:
         # The bootstrap's interval is above 0: 0.05 to 0.45. Student's t with two degrees of freedom is not.
@@ -98,14 +96,14 @@ class TestVerdict:
         ours = runs_of("asi_replay", "score", [[0.05] * 30, [0.2] * 30, [0.45] * 30], FAMILIES[0])
         found = judge("replay-score", ours + theirs)
         assert found.verdict == "undecided"
-        assert found.measured == pytest.approx(0.7 / 3)
+        assert found.deciding.measured == pytest.approx(0.7 / 3)
 
     def test_of_a_difference_pairs_the_episodes_of_a_seed(self) -> None:
         scores = [[0.1 * n for n in range(10)]] * 3
         ours = runs_of("asi_replay", "score", [[each + 0.05 for each in own] for own in scores], FAMILIES[0])
         found = judge("replay-score", ours + runs_of("asi", "score", scores, FAMILIES[0]))
         assert found.verdict == "supported"
-        assert (found.low, found.high) == (pytest.approx(0.05), pytest.approx(0.05))
+        assert (found.deciding.low, found.deciding.high) == (pytest.approx(0.05), pytest.approx(0.05))
 
     @pytest.mark.parametrize(
         ("tokens", "verdict"),
@@ -115,7 +113,7 @@ class TestVerdict:
         ours = runs_of("speedrunner", "output", [[each] * 2 for each in tokens])
         found = judge("babyai-eighth", [*ours, *runs_of("react", "output", [[84, 84]] * 3)])
         assert found.verdict == verdict
-        assert found.measured == pytest.approx(sum(tokens) / 3 / 84)
+        assert found.deciding.measured == pytest.approx(sum(tokens) / 3 / 84)
 
     def test_of_scienceworld_averages_its_families(self) -> None:
         runs = [
@@ -125,15 +123,15 @@ class TestVerdict:
             for run in runs_of(method, "score", [[value]] * 3, family)
         ]
         found = judge("scienceworld-tie", runs)
-        assert (found.verdict, found.measured) == ("supported", pytest.approx(0.0))
-        assert judge("scienceworld-tie", runs[:6]).reason == (
+        assert (found.verdict, found.deciding.measured) == ("supported", pytest.approx(0.0))
+        assert judge("scienceworld-tie", runs[:6]).deciding.reason == (
             f"no finished run of speedrunner on {FAMILIES[1]}, opo on {FAMILIES[1]}"
         )
 
     def test_of_a_change_compares_the_last_checkpoint_with_the_first(self) -> None:
         grows = runs_of("opo", "output", [[90, 110], [95, 105], [99, 101]], "crafter", start=40)
         found = judge("opo-grows", grows)
-        assert (found.verdict, found.measured) == ("supported", pytest.approx(60))
+        assert (found.verdict, found.deciding.measured) == ("supported", pytest.approx(60))
         falls = runs_of("opo", "output", [[9, 11], [9, 10], [9, 9]], "crafter", start=40)
         assert judge("opo-grows", falls).verdict == "contradicted"
 
@@ -141,7 +139,7 @@ class TestVerdict:
         ours, theirs = libraries("speedrunner", [20, 22, 24]), libraries("voyager", [900, 1000, 1100])
         found = judge("voyager-size", ours + theirs)
         assert found.verdict == "supported"
-        assert found.measured == pytest.approx((900 / 20 + 1000 / 22 + 1100 / 24) / 3)
+        assert found.deciding.measured == pytest.approx((900 / 20 + 1000 / 22 + 1100 / 24) / 3)
         assert judge("voyager-graph", ours + theirs).verdict == "contradicted"
 
     def test_needs_prices_for_usd(self) -> None:
@@ -151,7 +149,7 @@ class TestVerdict:
             for run in runs_of(method, "usd", [[0.0]] * 3, "crafter", start=0.0)
         ]
         found = judge("dominates-in-usd", runs)
-        costs = [each for each in found.rows if each.comparison.startswith("cost_usd") and each.runs]
+        costs = [each for each in found.rows if each.row.comparison.startswith("cost_usd") and each.runs]
         assert {each.reason for each in costs} == {
             "all prices are zero: speedrunner report DIR --prices NAME"
         }
@@ -169,13 +167,12 @@ class TestSeveralComparisons:
     def test_one_that_is_contradicted_contradicts_the_claim_and_explains_it(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.35, 0.14, 0.25))
         assert found.verdict == "contradicted"
-        assert found.comparison == "score of crafter asi is below 0.3"
+        assert found.deciding.row.comparison == "score of crafter asi is below 0.3"
 
-    def test_a_missing_one_leaves_the_claim_undecided_and_names_the_command(self) -> None:
+    def test_a_missing_one_leaves_the_claim_undecided_and_is_named(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14))
-        assert (found.verdict, found.missing) == ("undecided", "no run of speedrunner on crafter")
-        assert found.command == f"speedrunner sweep experiment=main model={MODEL}"
-        assert found.reason == "no finished run of speedrunner on crafter"
+        assert (found.verdict, found.direction) == ("undecided", "4 of 5")
+        assert found.deciding.reason == "no finished run of speedrunner on crafter"
 
     @pytest.mark.parametrize(
         ("scores", "verdict"),
@@ -193,12 +190,11 @@ class TestSeveralComparisons:
 
 
 class TestRuns:
-    def test_an_unfinished_seed_does_not_count_and_is_named(self) -> None:
+    def test_an_unfinished_seed_does_not_count(self) -> None:
         runs = runs_of("speedrunner", "score", [[1.0], [1.0], [1.0]])
         runs += [summary("babyai", "speedrunner", 3, checkpoint(150, [{"score": 0.0}]), unfinished=[200])]
         found = judge("babyai-near-perfect", runs)
-        assert (found.verdict, found.seeds) == ("supported", 3)
-        assert found.missing == "seed 3 of speedrunner on babyai unfinished"
+        assert (found.verdict, found.deciding.seeds) == ("supported", 3)
 
     def test_a_claim_about_one_model_uses_its_runs_alone(self) -> None:
         def calls(model: str, last: float) -> list[RunResult]:
@@ -208,27 +204,6 @@ class TestRuns:
         assert judge("gemini-calls", runs).verdict == "supported"
         none = judge("gemini-calls", calls("qwen", 6.0))
         assert (none.verdict, none.has_runs) == ("undecided", False)
-        assert none.command == "speedrunner sweep experiment=models model=gemini-3-flash-preview"
-
-    def test_a_variant_of_a_model_config_counts_as_the_model(self) -> None:
-        runs = [
-            run
-            for method, score in (("speedrunner", 0.5), ("opo", 0.7))
-            for family in FAMILIES
-            for run in runs_of(method, "score", [[score]] * 3, family, model="qwen3.5-27b-fp8")
-        ]
-        first = judge("models-opo", runs).rows[0]
-        assert (first.verdict, first.measured) == ("supported", pytest.approx(-0.2))
-
-    @pytest.mark.parametrize(
-        "change", [{"context": 9}, {"actor": {"temperature": 0}}, {"inducer": {"temperature": 0}}]
-    )
-    def test_a_variant_with_other_options_is_another_model(self, change: dict[str, object]) -> None:
-        runs = []
-        for run in runs_of("speedrunner", "score", [[0.5]] * 3, FAMILIES[0], model="qwen3.5-27b-fp8"):
-            model = msgspec.structs.replace(run.config.model, **change)
-            runs.append(replace(run, config=msgspec.structs.replace(run.config, model=model)))
-        assert not judge("models-opo", runs).has_runs
 
     @pytest.mark.parametrize("name", sorted({rows[0].experiment for rows in CLAIMS}))
     def test_each_experiment_has_the_runs_of_its_claims(self, name: str) -> None:
@@ -236,7 +211,7 @@ class TestRuns:
         there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
         for rows in (rows for rows in CLAIMS if rows[0].experiment == name):
             for envs, method, _ in (side for row in rows for side in row.sides):
-                assert {(each, method) for each in envs} <= there, rows[0].claim
+                assert {(each, method.partition("@")[0]) for each in envs} <= there, rows[0].claim
 
 
 class TestTables:
@@ -254,10 +229,10 @@ class TestTables:
         )  # fmt: skip
         (row,) = (each for each in rows if (each["claim"], each["model"]) == ("zombies-ours", "b"))
         assert (row["verdict"], row["has_runs"]) == ("undecided", 0)
-        assert row["command"] == "speedrunner sweep experiment=zombies model=b"
+        assert row["experiment"] == "zombies"
         assert {row[0] for row in comparisons.rows} < {*BY_NAME}
         counts = count_verdicts(judged)
-        assert counts == "2 supported, 0 contradicted, 20 undecided, 73 without runs"
+        assert counts == "2 supported, 0 contradicted, 24 undecided, 87 without runs"
 
 
 class TestTheFile:
@@ -269,7 +244,7 @@ class TestTheFile:
             assert not any(row.text or row.needed for row in others)
 
     def test_each_comparison_has_known_measures_a_range_and_a_second_condition_if_it_compares(self) -> None:
-        measures = {*MEANS, *AVERAGED, *LibraryStatistics.__struct_fields__}
+        measures = {*MEANS, *AVERAGED, "usd_cold", "instability", *LibraryStatistics.__struct_fields__}
         for each in (row for rows in CLAIMS for row in rows):
             assert each.measure in measures
             assert each.group

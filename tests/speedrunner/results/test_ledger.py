@@ -28,7 +28,6 @@ def test_each_token_is_in_one_class_and_each_request_in_one_role(tmp_path: Path)
     assert found.total.tokens.total == sum(
         each.usage.prompt + each.usage.completion for each in ROWS if each.usage
     )
-    assert sum(line.tokens.total for line in found.checkpoints.values()) == found.total.tokens.total
 
 
 def test_what_was_wasted_stands_across_the_classes(tmp_path: Path) -> None:
@@ -43,16 +42,6 @@ def test_the_paper_s_formula_per_class(tmp_path: Path) -> None:
     assert (usd.cached, usd.computed, usd.reasoning, usd.action) == pytest.approx(
         (90e-6, 400e-6, 200e-6, 350e-6)
     )
-
-
-def test_checkpoints_are_phases_of_a_policy_in_the_order_of_the_run(tmp_path: Path) -> None:
-    found = priced(tmp_path)
-    assert list(found.checkpoints) == [
-        ("(none)", None),
-        ("train", 0),
-        ("sleep", 0),
-        ("test", 1),
-    ]
 
 
 def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from serving.model_config import ModelConfig
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, to_yaml
-from speedrunner.results.cost_text import measured_lines
-from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book, price_caveats, price_list
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData, load
@@ -56,7 +54,7 @@ def test_an_unknown_list_is_one_line(tiny_model_config: ModelConfig, tmp_path: P
         price_book(run(tmp_path, tiny_model_config), "gpt-5.4-mni")
 
 
-def test_a_measured_list_has_its_hardware_in_its_title_and_intervals_in_sums(
+def test_a_measured_list_has_its_hardware_in_its_title_(
     tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
     data = run(tmp_path, tiny_model_config)
@@ -64,10 +62,6 @@ def test_a_measured_list_has_its_hardware_in_its_title_and_intervals_in_sums(
     assert astuple(book.models["tiny-random"]) == pytest.approx((0.2, 0.01, 2.0))
     about = "measured-here (CPU seconds of tiny-random on a processor with no engine, 8 in flight, "
     assert book.title.startswith(about)
-    assert {end: each.output for end, each in book.ends.items()} == {"low": 1.0, "high": 4.0}
-    (line,) = measured_lines(run_costs(data, book))  # one uncached and one output token
-    assert "2.2e-06 USD (1.1e-06 to 4.4e-06), 0.00792 CPU seconds (0.00396 to 0.01584)" in line
-    assert line.endswith("add 0.0144 seconds (0.0072 to 0.0288).")  # one request
     assert price_caveats(book, data.processes) == []
 
 

@@ -45,11 +45,7 @@ class TestPairs:
         names |= {"checkpoint": 200, "seeds": 2, "pairs": 4}
         assert row == {
             **names, "difference": test.mean, "low": test.low, "high": test.high, "t": test.t, "p": test.p,
-            "boot_low": around.low, "boot_high": around.high,
-        }  # fmt: skip
-        assert rows(found["paper_ttests"])[0] == {
-            **names, "difference": paper.mean, "low": paper.low, "high": paper.high, "t": paper.t,
-            "p": paper.p,
+            "boot_low": around.low, "boot_high": around.high, "paper_p": paper.p,
         }  # fmt: skip
 
     def test_leave_out_evaluations_of_a_library_that_a_run_has_learnt(self) -> None:
@@ -100,8 +96,6 @@ def test_what_the_wall_clock_ended_too_often_is_flagged() -> None:
 
     found = played(3)
     assert found["performance"].flagged == {0, 1}
-    flags = [row["flag"] for row in rows(found["terminations"]) if row["termination"] == "wall_clock"]
-    assert flags == ["too many"] * 2
     assert played(2)["performance"].flagged == frozenset()
 
 

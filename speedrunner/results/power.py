@@ -1,0 +1,118 @@
+"""The seeds that the paper's claims need, from the effects and variances of a pilot.
+
+A seed's value varies with the seed itself, with the library that it learns, and with its test episodes. The
+variance between seeds before training, where there is no library, is the seed's; the rest of that at the last
+checkpoint is the library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite, sqrt
+from pathlib import Path
+
+import numpy
+from msgspec.structs import replace
+from scipy.stats import nct, t  # type: ignore[import-untyped]
+
+from speedrunner.config.console import align_columns, short_number
+from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_sides, keep_finished
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.inference import CONFIDENCE, seed_values
+from speedrunner.results.paper import played_models
+from speedrunner.results.published import Claim, list_claims
+from speedrunner.results.run_result import read_result
+from speedrunner.store.discovery import runs_below
+
+POWER = 0.8
+MOST = 200
+"""Seeds above which a claim is out of reach."""
+
+HEAD = ("claim", "effect", "seed sd", "library sd", "episode sd", "seeds", "GPU-hours")
+
+
+Need = tuple[int, float, float, float, float]
+"""Seeds that a comparison needs (more than `MOST`: out of reach), its effect, and the standard deviations of
+seed, library and episode."""
+
+
+def power_lines(folder: Path) -> list[str]:
+    """Return a line for each claim with two finished seeds of all its runs in a folder: the seeds that it
+    needs, and the comparison that needs the most. Raises `StorageError`, also for a damaged run."""
+    conditions, _ = group_runs([read_result(path, None) for path in runs_below(folder)])
+    lines: list[tuple[str, ...]] = [HEAD]
+    for model in played_models(conditions):
+        for claim in list_claims():
+            runs = [keep_finished(find_sides(row, model, conditions)) for row in claim]
+            power = 1 - (1 - POWER) / len(claim)
+            needs = [estimate_need(row, own, power) for row, own in zip(claim, runs, strict=True)]
+            if all(needs):
+                seeds, *numbers = max(need for need in needs if need)
+                hours = _hours_of_a_seed(runs) if seeds <= MOST else None
+                last = (str(seeds) if seeds <= MOST else "-", short_number(hours and hours * seeds))
+                lines.append((f"{claim[0].claim}, {model}", *(f"{each:.3g}" for each in numbers), *last))
+    about = (
+        f"seeds: those with which all comparisons of a claim are supported in {POWER:.0%} of cases, if the"
+        f" pilot's effects and deviations are the true ones; -: over {MOST}, or the effect is outside the"
+        " claimed range. Other columns: of the comparison that needs the most. Claims without two finished"
+        " seeds of all their runs are left out. A pilot with few seeds says little about any of this."
+    )
+    return [*align_columns(lines), "", about]
+
+
+def _hours_of_a_seed(runs: Sequence[Runs]) -> float | None:
+    """Return the GPU-hours of one run of each condition; `None` if they are unknown."""
+    by_condition = {names: own.values() for each in runs for names, own in each.items()}
+    hours = [[run.gpu_hours for run in own if run.gpu_hours is not None] for own in by_condition.values()]
+    return sum(sum(own) / len(own) for own in hours) if all(hours) else None
+
+
+def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
+    """Return what a comparison needs for a power; `None` without two seeds, or without an effect."""
+    samples = collect_samples(row, runs)
+    if len(samples) < 2:
+        return None
+    effect, total, between, episode = split_variance(row, samples)
+    if not isfinite(effect + total + episode):
+        return None
+    a, b = (side and f"{' '.join(side.split()[:2])} first" for side in (row.a, row.b))
+    start = collect_samples(replace(row, a=a, b=b), runs)
+    seed = min(between, split_variance(row, start)[2]) if len(start) > 1 else 0.0
+    margins = [abs(effect - end) for end in row.ends if isfinite(end)] if row.contains(effect) else []
+    deviations = (sqrt(seed), sqrt(between - seed), sqrt(episode))
+    return seeds_needed(margins, sqrt(total), power), effect, *deviations
+
+
+def split_variance(
+    row: Claim, samples: Mapping[int, Sequence[numpy.ndarray]]
+) -> tuple[float, float, float, float]:
+    """Return the mean and the variance of the seeds' values, the part of this variance that is between
+    seeds, and the variance of an episode's value within a seed (of a ratio, to first order)."""
+    values = [*seed_values(samples, row.statistic).values()]
+    within = [0.0]
+    for own in (own for arrays in samples.values() for own in arrays if len(own) > 1):
+        first, last = own.mean(axis=0)[[0, -1]]
+        slope = {"value": 0.0, "difference": 1.0, "ratio": first / last}[row.relation]
+        scale = last if row.relation == "ratio" else 1.0
+        within.append(float(numpy.var((own[:, 0] - slope * own[:, -1]) / scale, ddof=1)))
+    episode = sum(within) / max(1, len(within) - 1)
+    episodes = sum(len(own) for arrays in samples.values() for own in arrays) / len(samples)
+    total = float(numpy.var(values, ddof=1))
+    return float(numpy.mean(values)), total, max(0.0, total - episode / episodes), episode
+
+
+def seeds_needed(margins: Sequence[float], deviation: float, power: float) -> int:
+    """Return the smallest number of seeds at which t-tests over seeds reject all that is beyond the ends of a
+    range with this power; more than `MOST` if none is enough.
+
+    Args:
+        margins: distance of the true value from each end; empty if it is outside.
+        deviation: standard deviation of a seed's value.
+    """
+    confidence = CONFIDENCE if len(margins) == 1 else EQUIVALENCE
+    for count in range(2, MOST + 1) if margins else ():
+        critical = t.ppf((1 + confidence) / 2, count - 1)
+        shifts = [min(margin / max(deviation, 1e-12) * sqrt(count), 1e3) for margin in margins]
+        if 1 - sum(nct.cdf(critical, count - 1, shift) for shift in shifts) >= power:
+            return count
+    return MOST + 1

@@ -1,0 +1,91 @@
+"""Costs of an invented run under each cache rule, recomputed from the files of the run alone."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import yaml
+
+from serving.usage import Prices, Usage
+from speedrunner.results.cache_rules import CacheRule
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import frame_checkpoints
+from speedrunner.results.pricing import PriceBook
+from speedrunner.results.writing import list_rows
+from speedrunner.store.records import Policy
+from speedrunner.store.run_data import load
+from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.results.ledgers import play, row
+from tests.speedrunner.results.test_means import CONFIG, learn
+
+UNCACHED, CACHED, OUTPUT = 1.0, 0.1, 10.0
+MINIMUM, STEP = 100, 16
+RULES = {
+    "engine": CacheRule(),
+    "cold": CacheRule("cold"),
+    "provider": CacheRule("provider", MINIMUM, STEP),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two policies with warm-ups on two replicas, on one twice; a sleep; conversations of several turns."""
+    with RunDirectory.open_for_writing(tmp_path_factory.mktemp("priced") / "run") as run:
+        run.write_config(yaml.safe_dump(CONFIG))
+        for version, point in ((0, 0), (1, 2)):
+            run.write_policy(Policy(version=version))
+            for replica in ("0", "1", "1"):
+                labels = {"phase": "test", "policy": str(version), "replica": replica}
+                run.append_request(row(1.0, Usage(300 + point, 40, 1), "prefix_warm_up", **labels))
+            for number in range(3):
+                turns = Usage(350 + number, 300, 20, 5), Usage(420, 360 + number, 9), Usage(500, 90, 7)
+                play(run, f"test/{point:04d}/{number:04d}", *turns, policy=version)
+        for number in range(2):
+            play(run, f"train/{number:04d}", Usage(340, 310, 30), Usage(400, 371, 8), policy=0)
+        learn(run, 1, 2, Usage(2000, 160, 400), Usage(2600, 2400, 100))
+    return run.path
+
+
+def recompute(run: Path, rule: str) -> tuple[dict[int, float], float]:
+    """Return the cost of a test episode by checkpoint, and the run's sum, with none of the project's code."""
+    usd: dict[str, float] = defaultdict(float)
+    longest: dict[tuple[str, str], int] = {}
+    for line in (run / "requests.jsonl").read_text().splitlines():
+        request = json.loads(line)
+        labels, usage = request["labels"], request["usage"]
+        cached, key = usage.get("cached", 0), labels.get("episode")
+        if rule == "cold":
+            before = longest.get((key, labels["role"]), 0) if key else 0
+            cached = min(cached, before)
+            longest[key, labels["role"]] = usage["prompt"] + usage["completion"]
+        if rule == "provider":
+            cached = cached - cached % STEP if cached >= MINIMUM else 0
+        paid = UNCACHED * (usage["prompt"] - cached) + CACHED * cached + OUTPUT * usage["completion"]
+        usd[key or f"warm-ups of {labels['policy']}"] += paid / 1e6
+    served = {0: 3 + 2, 1: 3}
+    costs = {}
+    for point, policy in ((0, 0), (2, 1)):
+        own = [usd[f"test/{point:04d}/{number:04d}"] for number in range(3)]
+        costs[point] = sum(own) / 3 + usd[f"warm-ups of {policy}"] / served[policy]
+    costs[2] += usd["sleep/0001"] / 2
+    return costs, sum(usd.values())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_costs_are_those_of_the_ledger_and_each_request_is_paid_once(run: Path, rule: str) -> None:
+    data = load(run)
+    costs = run_costs(data, PriceBook("a list", {"m": Prices(UNCACHED, CACHED, OUTPUT)}, rule=RULES[rule]))
+    first, last = list_rows(frame_checkpoints(data, costs))
+    by_point, total = recompute(run, rule)
+    assert {0: first["cost_usd"], 2: last["cost_usd"]} == pytest.approx(by_point)
+    assert costs.total.usd == pytest.approx(total)
+    tests = 3 * (first["actor_usd"] + last["actor_usd"])
+    assert tests + last["training_usd"] == pytest.approx(total)  # warm-ups are in the episodes, once
+
+
+def test_the_rules_differ_and_cold_is_dearer_than_the_engine(run: Path) -> None:
+    totals = [recompute(run, rule)[1] for rule in RULES]
+    assert totals[0] < totals[2] < totals[1]

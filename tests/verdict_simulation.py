@@ -1,0 +1,52 @@
+"""Error rate and power of verdicts on claims, from invented seeds and episodes.
+
+    python -m tests.verdict_simulation [--cases 1000]
+
+An episode's value is the true difference plus a seed's deviation (0.1) plus its own (0.5), about those of the
+paired differences of scores. Each seed has 30 test episodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+import numpy
+
+from speedrunner.results.claims import JudgedRow, judge_samples
+from speedrunner.results.published import Claim
+
+ABOVE_0 = Claim("above", measure="score", relation="difference", a="x a", b="x b", low=0.0)
+TIE = Claim("tie", measure="score", relation="difference", a="x a", b="x b", low=-0.1, high=0.1)
+EPISODES, SEED_SD, EPISODE_SD = 30, 0.1, 0.5
+
+
+def simulate(claim: Claim, effect: float, seeds: int, cases: int) -> Counter[str]:
+    """Count the verdicts on a claim whose true value is `effect`; always the same for the same arguments."""
+    random = numpy.random.default_rng([seeds, cases])
+    found: Counter[str] = Counter()
+    for _ in range(cases):
+        samples = {}
+        for seed in range(seeds):
+            other = random.random(EPISODES)
+            own = other + effect + random.normal(0, SEED_SD) + random.normal(0, EPISODE_SD, EPISODES)
+            samples[seed] = [numpy.stack([own, other], axis=1)]
+        found[judge_samples(JudgedRow(claim, "", 2 * seeds, seeds), samples).verdict] += 1
+    return found
+
+
+def main() -> None:
+    """Print the tables of docs/results.md."""
+    parser = argparse.ArgumentParser(description="Simulate verdicts.")
+    parser.add_argument("--cases", type=int, default=1000)
+    cases = parser.parse_args().cases
+    for claim, effect in ((ABOVE_0, 0.0), (TIE, 0.1)):
+        print(f"{claim.claim}, true value {effect:g}, 3 seeds: {dict(simulate(claim, effect, 3, cases))}")
+    print("seeds", *(effects := (0.05, 0.1, 0.2, 0.3)))
+    for seeds in (3, 5, 10):
+        shares = (simulate(ABOVE_0, effect, seeds, cases)["supported"] / cases for effect in effects)
+        print(seeds, *(f"{share:.0%}" for share in shares))
+
+
+if __name__ == "__main__":
+    main()
