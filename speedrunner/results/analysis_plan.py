@@ -48,7 +48,9 @@ def _analysis(experiment: str) -> dict[str, Any]:
 def _read(file: Path) -> dict[str, Any]:
     """Return the plan of each experiment; none if there is no file. Raises `InvalidConfig`."""
     plan = read_file(file) if file.exists() else {}
-    if not isinstance(plan, dict) or any({*own} != KEYS for own in plan.values()):
+    if not isinstance(plan, dict) or any(
+        not isinstance(own, dict) or {*own} != KEYS for own in plan.values()
+    ):
         raise InvalidConfig(f"{file} is not the plan that a sweep writes: restore it, or remove it")
     return plan
 
