@@ -7,7 +7,7 @@ demand.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from speedrunner.methods import (
     ActorSpec,
@@ -19,21 +19,19 @@ from speedrunner.methods import (
     TextEnv,
     Tool,
     Toolbox,
-    ToolError,
     render,
 )
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 
 
 def make_reader(library: Library) -> Tool:
-    """Return the tool that reads a library's skills."""
+    """Return the tool that reads a library's public skills; its calls can name no other."""
 
     def read_skill(name: str) -> str:
         """Read the code of a skill, with everything that it uses. `name` is its name in the list."""
-        if name not in library.by_name:
-            raise ToolError(f"there is no skill {name}")
         return library.excerpt(name)
 
+    read_skill.__annotations__["name"] = Literal[tuple(each.name for each in library.public)]
     return read_skill
 
 

@@ -29,7 +29,7 @@ def to_flag() -> str:
 
 
 def reader(request: Request) -> Answer:
-    """Reads a skill and one that does not exist, then does what the skill does."""
+    """Reads a skill and names one that does not exist, then does what the skill does."""
     if "read_skill" in request.tools and request.turn < 2:
         return call("read_skill", name=("to_flag", "fly")[request.turn])
     return call("walk", steps=9)
@@ -45,10 +45,10 @@ async def test_a_session(corridor: Runs) -> None:
     assert "_fields" not in last.system
     replies = [text for _, text in last.messages]
     assert any(f"{SKILLS.partition('def _')[0].strip()}\n\n\ndef _fields" in each for each in replies)
-    assert "there is no skill fly" in replies[-1]
+    assert "'fly' at name is not one of 'to_flag'" in replies[-1]
     played = run.data.trajectories()[-1]
     kinds = [(turn.executed.name, turn.executed.kind) for turn in played.turns if turn.executed]
-    assert kinds == [("read_skill", "tool"), ("read_skill", "tool"), ("walk", "primitive")]
+    assert kinds == [("read_skill", "tool"), ("walk", "primitive")]
     induced = next(each for each in run.server.requests if "write_skill" in each.tools)
     assert "The actor reads skills as documents and cannot call them." in induced.system
     spec = SkillFolder().agent(run.data.policies.load(2), Task(Corridor.name, "default", 3), Corridor())
