@@ -55,7 +55,7 @@ def test_what_else_changes_results_is_named_where_runs_beside_each_other_differ_
         *(("model", {"name": "folder/tiny-random.yaml"}), ("model", {"inducer_name": "m"})),
         *(("model", {"prefix_caching": False}), ("model", {"context": 9})),
         *(("model", {role: {"thinking_tokens": 9}}) for role in ("actor", "inducer")),
-        *(("library", {"visible_last": 9}), ("library", {"hide": ["a"]}), ("library", {"remove": ["a"]})),
+        *(("library", {"visible_last": 9}), ("library", {"hide": ["a"]})),
     ],
 )
 def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: dict[str, object]) -> None:
