@@ -55,8 +55,8 @@ def cost(
             say(cost_text.notes(points, [one.book]))
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
-        say(*cost_text.total_lines([str(run.path) for run in loaded], costs, width))
-        say(cost_text.engine_line(engine_s))
+        usd = sum(each.total.usd or 0.0 for each in costs)
+        say(f"All runs: {usd:.6f} USD. {cost_text.engine_line(engine_s)}")
     say(*caveats(each for run in loaded for each in run.processes))
 
 

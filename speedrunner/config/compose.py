@@ -48,8 +48,8 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     Args:
         overrides: `env=babyai` selects a file of a group, `run.rollouts=20` sets a value (`read_value`),
             `env=package.module:Class` selects a user's environment (or method), with options that are set
-            like any other. Mappings are merged, lists are replaced. A value may refer to another:
-            `${run.seed}`.
+            like any other. `preset=paper` sets the values of a file, unless others do. Mappings are
+            merged, lists are replaced. A value may refer to another: `${run.seed}`.
         base: text of an existing run's `config.yaml`, which replaces the defaults; selecting a group
             nevertheless replaces its whole section.
 
@@ -165,6 +165,9 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
             raise InvalidConfig(f"cannot read {text!r}: {error}") from None
         if key in ("experiment", "scale"):
             raise InvalidConfig(f"{text}: only `speedrunner run` and `speedrunner sweep` take experiments")
+        if key == "preset":  # settings that all others override
+            settings[:0] = read_mapping(group_file(key, value)).items()
+            continue
         if key.partition(".")[0] not in {*GROUPS, *Config.__struct_fields__}:
             raise InvalidConfig(unknown_key(key, value, keys_of(Config)))
         if key not in GROUPS:

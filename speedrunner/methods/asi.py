@@ -109,7 +109,7 @@ class ASI(Method):
 
     style: Style = "original"
     successful: Successful = "better_half"
-    overflow: Overflow = "skip"
+    overflow: Overflow = "discard"
     sees: Sees = "score"
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:

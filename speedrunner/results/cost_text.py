@@ -99,13 +99,6 @@ def limit_lines(costs: RunCosts) -> list[str]:
     return lines
 
 
-def total_lines(names: Sequence[str], runs: Sequence[RunCosts], width: float = inf) -> list[str]:
-    """Return one line per run, and their sum."""
-    rows = [_cells(name, each.total) for name, each in zip(names, runs, strict=True)]
-    whole = _cells("all", sum((each.total for each in runs), Spend()))
-    return align_columns([("run", *HEAD), *rows, whole], width, DROPPED)
-
-
 def checkpoint_lines(runs: Mapping[str, Sequence[Row]], width: float = inf) -> list[str]:
     """Return a line per checkpoint, with the run's name if there are several runs; `notes` explains the
     columns.

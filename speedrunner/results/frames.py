@@ -95,8 +95,8 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
     """Return one row per sleep, by its number, with the columns `SLEEP_TYPES`.
 
     `llm_calls`, tokens and USD include the episodes that the sleep played again, which `replayed` counts.
-    `accepted` and `refused` count edits. `thought_cut` is the share of the inducer's (or optimizer's) answers
-    whose thinking was closed at its budget. `prefix_invalidated` are the tokens of the prompt prefix that the
+    `accepted` and `refused` count edits. `thought_cut` is the share of its answers whose thinking was
+    closed at its budget. `prefix_invalidated` are the tokens of the prompt prefix that the
     sleep made useless in the cache.
 
     Args:
@@ -105,7 +105,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
     found = []
     for record in run.sleeps:
         key, prefix = sleep_key(record.sleep), record.prefix
-        inducer = Spend() if costs is None else costs.sleeping_roles.get(key, Spend())
+        inducer = Spend() if costs is None else costs.episodes.get(key, Spend())
         found.append(
             {
                 **{name: getattr(record, name, None) for name in SLEEP_TYPES},
@@ -142,7 +142,7 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
                 },
                 **tokens("usage", row.usage),
                 **tokens("at_most", row.at_most),
-                "usd": book.by_tokens(row.model, row.usage),
+                "usd": row.usage and (prices := book.models.get(row.model)) and prices.cost(row.usage),
             }
             for row in run.requests
         ),

@@ -26,7 +26,6 @@ Key = TypeVar("Key", bound=Hashable)
 Priced = tuple[LedgerRow, Usage | None]
 """A row, and its usage as the cache rule prices it."""
 
-ACTOR = "actor"
 WARM_UP = "prefix_warm_up"
 
 NONE = "(none)"
@@ -144,15 +143,6 @@ class RunCosts:
         """Return the lines by episode or sleep (`sleep_key`), with all attempts and roles; `useful` is the
         attempt that counts."""
         found = self._group_lines(lambda labels: labels.episode)
-        return {key: line for key, line in found.items() if key is not None}
-
-    @cached_property
-    def sleeping_roles(self) -> dict[str, Spend]:
-        """Return the lines by sleep of the roles that learn (inducer, optimizer), without actors that try
-        skills."""
-        found = self._group_lines(
-            lambda labels: labels.episode if labels.phase == "sleep" and labels.role != ACTOR else None
-        )
         return {key: line for key, line in found.items() if key is not None}
 
     @cached_property

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from serving.usage import Prices, Usage
+from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig
 from speedrunner.results.cache_rules import CacheRule, RuleName
@@ -45,11 +45,6 @@ class PriceBook(msgspec.Struct, frozen=True):
             f" {own.in_flight} in flight, prompts of {min(own.contexts)} to {max(own.contexts)} tokens,"
             f" {own.date}, at {own.usd_per_hour:g} USD an hour)"
         )
-
-    def by_tokens(self, model: str | None, usage: Usage | None) -> float | None:
-        """Return the USD for a model's tokens; `None` if its price list or the tokens are unknown."""
-        prices = self.models.get(model or "")
-        return None if prices is None or usage is None else prices.cost(usage)
 
 
 def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine") -> PriceBook:

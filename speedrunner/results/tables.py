@@ -8,7 +8,7 @@ import msgspec
 import pandas
 
 from speedrunner.config.names import ConditionName
-from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, has_cache, stack_frames
+from speedrunner.results.conditions import DAGGER, KEYS, REACT, TOO_MANY, Condition, has_cache, stack_frames
 from speedrunner.results.means import CONDITION, Spread, average_seeds, mean_sd, spread
 from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TRAINING
 from speedrunner.results.pairing import make_test_tables
@@ -36,7 +36,7 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         *make_test_tables(conditions),
         _cache(conditions),
         _libraries(checkpoints),
-        _sleeps(stack_frames(conditions, "sleeps")),
+        _ratios(checkpoints),
         _skills(stack_frames(conditions, "skills")),
     ]
 
@@ -128,13 +128,19 @@ def _libraries(checkpoints: pandas.DataFrame) -> Table:
     return table_of("libraries", text, found[found["functions"] > 0].reset_index())
 
 
-def _sleeps(sleeps: pandas.DataFrame) -> Table:
+def _ratios(checkpoints: pandas.DataFrame) -> Table:
+    last = checkpoints.sort_values("checkpoint").groupby([*KEYS, "seed"]).last().reset_index()
+    actor = last["model"].str.replace(r"-inducer_thinking\d+", "", regex=True)  # ReAct has no inducer
+    react = last[last["method"] == REACT].set_index(["env", "model", "seed"])["output"]
+    last["react"] = [react.get(key) for key in zip(last["env"], actor, last["seed"], strict=True)]
+    last["ratio"] = last["output"] / last["react"].astype(float)
+    known = last[last["ratio"].notna() & (last["method"] != REACT)]
     text = (
-        "Sleeps: edits accepted and refused, tokens, USD, and how many tokens of the prompt prefix each sleep"
-        " invalidated. thought_cut: share of the inducer's (or optimizer's) answers whose thinking was closed"
-        " at its budget."
+        "Output tokens of a test episode at the last checkpoint divided by ReAct's with the same actor, seed"
+        " by seed: mean and standard deviation over seeds. A thinking budget of the actor bounds ReAct's."
     )
-    return table_of("sleeps", text, sleeps.drop(columns="run"))
+    found = known.groupby([*KEYS])["ratio"].agg(seeds="size", ratio="mean", ratio_std="std")
+    return table_of("output_ratios", text, found.reset_index())
 
 
 def _skills(skills: pandas.DataFrame) -> Table:

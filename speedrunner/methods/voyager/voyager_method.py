@@ -52,7 +52,7 @@ class Voyager(Method):
 
     tries: AtLeastOne = 4
     retrieve: Retrieve = 5
-    overflow: Overflow = "skip"
+    overflow: Overflow = "discard"
 
     @property
     def sleep_calls(self) -> int:

@@ -66,7 +66,8 @@ def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -
     assert both["engine_s"] == alone["engine_s"] == alone["runs"][0]["engine_s"] > 0  # the same time
     for run in both["runs"]:
         assert run["total"]["tokens"] == alone["runs"][0]["total"]["tokens"]
-    assert "\nall " in printed(str(learnt.dir), str(copy))
+    usd = sum(run["total"]["usd"] for run in both["runs"])
+    assert f"\nAll runs: {usd:.6f} USD. Engine time: " in printed(str(learnt.dir), str(copy))
 
 
 @pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])

@@ -275,7 +275,7 @@ class TestThePaper_sExperiments:
         ("name", "count", "seeds"),
         [
             ("modality", 60, {0, 1, 2}),
-            ("sensitivity", 75, {0, 1, 2}),
+            ("sensitivity", 111, {0, 1, 2}),
         ],
     )
     def test_those_that_are_not_in_the_paper_have_three_seeds(
@@ -303,7 +303,7 @@ class TestThePaper_sExperiments:
         names = {run.config.run.dir for run in experiment("sensitivity", "run.seed=0")}
         for change in ("", "-context131072", "-context262144"):
             assert f"runs/paper/crafter-speedrunner-qwen3.5-27b{change}-seed0" in names
-        for change in ("", "-actor_thinking1024", "-actor_thinking4096"):
+        for change in ("", "-actor_thinking64", "-actor_thinking1024"):
             assert f"runs/paper/babyai-react-qwen3.5-27b{change}-seed0" in names
         for change in ("inducer_calls25", "sees_detail"):
             assert f"runs/paper/crafter-speedrunner-{change}-qwen3.5-27b-seed0" in names

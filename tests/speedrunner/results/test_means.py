@@ -183,18 +183,6 @@ def test_thinking_closed_at_its_budget_is_a_share_of_the_answers_that_count(run:
     assert [row["thought_cut"] for row in before] == [0.0, 0.0]
 
 
-def test_a_sleep_has_the_share_of_the_inducer_s_answers_without_those_of_trial_actors(
-    run: RunDirectory,
-) -> None:
-    labels = {"phase": "sleep", "episode": sleep_key(1), "attempt": "1"}
-    trial = row(2.0, Usage(10, 0, 1), "actor", **labels)
-    run.append_request(msgspec.structs.replace(trial, thought_cut=True))
-    second = row(3.0, Usage(10, 0, 1), "inducer", **labels)
-    run.append_request(msgspec.structs.replace(second, thought_cut=True))
-    data = load(run.path)
-    assert frame_sleeps(data, run_costs(data, BOOK))["thought_cut"].tolist() == [0.5]
-
-
 def close_thinking(run: RunDirectory, episode: str, answers: int) -> None:
     """Mark the thinking of an episode's first answers in the ledger as closed at its budget."""
     found = [msgspec.json.decode(line) for line in (run.path / "requests.jsonl").read_bytes().splitlines()]

@@ -128,3 +128,22 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
     )
     assert rows["cached"][4:] == (2, 80.0, 0.0, None)
     assert set(rows) == {"score", "uncached", "cached", "output", "actor_usd"}
+
+
+def test_output_is_divided_by_react_s_of_the_same_actor() -> None:
+    def played(method: str, model: str, *outputs: float) -> list[RunResult]:
+        return [
+            summary(
+                "babyai", method, seed, checkpoint(0, [{}]), checkpoint(50, [{"output": output}]), model=model
+            )
+            for seed, output in enumerate(outputs)
+        ]
+
+    runs = played("react", "m", 80, 100) + played("react", "m-actor_thinking64", 40, 40)
+    runs += played("asi", "m", 40, 100) + played("asi", "m-inducer_thinking512", 8)
+    runs += played("asi", "m-actor_thinking64", 20) + played("opo", "n", 10)
+    found = {row["model"]: row for row in rows(tables(*runs)["output_ratios"])}
+    assert {model: (row["seeds"], row["ratio"]) for model, row in found.items()} == {
+        "m": (2, 0.75), "m-inducer_thinking512": (1, 0.1), "m-actor_thinking64": (1, 0.5),
+    }  # fmt: skip
+    assert found["m"]["ratio_std"] == pytest.approx(0.35355, abs=1e-5)
