@@ -1,6 +1,6 @@
 """Error rate and power of verdicts on claims, from invented seeds and episodes.
 
-    python -m tests.verdict_simulation [--cases 1000]
+    python -m tests.verdict_simulation
 
 An episode's value is the true difference plus a seed's deviation (0.1) plus its own (0.5), about those of the
 paired differences of scores. Each seed has 30 test episodes.
@@ -8,7 +8,6 @@ paired differences of scores. Each seed has 30 test episodes.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 
 import numpy
@@ -37,9 +36,7 @@ def simulate(claim: Claim, effect: float, seeds: int, cases: int) -> Counter[str
 
 def main() -> None:
     """Print the tables of docs/results.md."""
-    parser = argparse.ArgumentParser(description="Simulate verdicts.")
-    parser.add_argument("--cases", type=int, default=1000)
-    cases = parser.parse_args().cases
+    cases = 1000
     for claim, effect in ((ABOVE_0, 0.0), (TIE, 0.1)):
         print(f"{claim.claim}, true value {effect:g}, 3 seeds: {dict(simulate(claim, effect, 3, cases))}")
     print("seeds", *(effects := (0.05, 0.1, 0.2, 0.3)))

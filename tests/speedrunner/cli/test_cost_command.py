@@ -26,14 +26,6 @@ def printed(*arguments: str) -> str:
     return result.stdout
 
 
-def test_it_prints_roles_checkpoints_cache_and_accounts(learnt: ScriptedRun) -> None:
-    text = printed(str(learnt.dir))
-    for part in ("\nactor ", "\ninducer ", "\nreadiness "):
-        assert part in text, part
-    assert "Prefix cache: " in text
-    assert "not measured" not in text
-
-
 def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
     found = json.loads(printed(str(learnt.dir), "--json"))
     total = sum((row.usage or Usage() for row in learnt.data.requests), Usage())

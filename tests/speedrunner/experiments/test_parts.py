@@ -49,11 +49,6 @@ def test_every_run_is_in_one_part_with_others_of_its_model(tmp_path: Path, numbe
     assert number is None or len(dealt) == number
 
 
-def test_other_options_of_the_server_are_another_server(tmp_path: Path) -> None:
-    runs = listed(tmp_path, "- {model: tiny, model.prefix_caching: [true, false]}")
-    assert [len(part) for part in parts(runs)] == [1, 1]
-
-
 def test_a_run_is_with_the_one_that_it_begins_with_and_behind_it(tmp_path: Path) -> None:
     runs = listed(tmp_path, CHAINS)
     for part in parts(runs, 3):
@@ -66,15 +61,23 @@ def test_runs_are_dealt_out_in_turn(tmp_path: Path) -> None:
     assert [[each.setup.config.run.seed for each in part] for part in parts(runs, 2)] == [[0, 2, 4], [1, 3]]
 
 
-def test_a_model_with_more_runs_gets_more_parts(tmp_path: Path) -> None:
-    runs = listed(tmp_path, "- {model: tiny, run.seed: [0, 1, 2, 3]}\n- {model: tiny-random, run.seed: 0}\n")
-    assert [len(part) for part in parts(runs, 3)] == [2, 2, 1]
+FOUR = "- {model: tiny, run.seed: [0, 1, 2, 3], run.in_flight: 16}\n"
 
 
-@pytest.mark.parametrize(("at_once", "count"), [(64, 1), (16, 2), (8, 4), (1, 4)])
-def test_there_are_as_many_as_the_runs_keep_busy(tmp_path: Path, at_once: int, count: int) -> None:
-    runs = listed(tmp_path, "- {model: tiny, run.seed: [0, 1, 2, 3], run.in_flight: 16}")
-    assert len(parts(runs, None, at_once)) == count
+@pytest.mark.parametrize(
+    ("text", "number", "at_once", "sizes"),
+    [
+        ("- {model: tiny, model.prefix_caching: [true, false]}", None, 64, [1, 1]),  # two servers
+        (f"{FOUR}- {{model: tiny-random, run.seed: 0}}", 3, 64, [2, 2, 1]),
+        (FOUR, None, 64, [4]),
+        (FOUR, None, 16, [2, 2]),
+        (FOUR, None, 1, [1, 1, 1, 1]),
+    ],
+)
+def test_there_are_as_many_as_the_runs_keep_busy(
+    tmp_path: Path, text: str, number: int | None, at_once: int, sizes: list[int]
+) -> None:
+    assert [len(part) for part in parts(listed(tmp_path, text), number, at_once)] == sizes
 
 
 def test_whoever_knows_their_number_deals_them_out_alike(tmp_path: Path) -> None:

@@ -38,11 +38,6 @@ def test_where_all_pairs_differ_by_the_same_there_is_nothing_to_test(value: floa
     assert found.low == found.high == found.mean == pytest.approx(value)
 
 
-def test_one_pair_has_no_interval_and_none_no_test() -> None:
-    assert paper_ttest([0.5]) == Estimate(0.5, None, None, 1)
-    assert paper_ttest([]) is None
-
-
 class TestSeeds:
     def test_the_test_is_one_of_the_seeds_means(self) -> None:
         values = {0: [0.0, 2.0], 1: [2.0, 2.0], 2: [3.0]}
