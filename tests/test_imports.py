@@ -103,6 +103,22 @@ SIMULATORS = ("minigrid", "gymnasium", "pygame")
 
 SLOW = (*CLIENTS, *ENGINES, *DRAWING, *SIMULATORS)
 
+
+@pytest.mark.process
+def test_a_wrong_key_is_refused_before_anything_slow_is_imported() -> None:
+    program = f"""
+import sys
+from speedrunner.cli.app import main
+try:
+    main(["run", "run.rollout=3"])
+finally:
+    print([name for name in {(*SLOW, *FRAMES)} if name in sys.modules])
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert run.stderr == "error: unknown key `run.rollout` (=3). Did you mean `run.rollouts`?\n"
+    assert (run.returncode, run.stdout) == (1, "[]\n")
+
+
 QUICK = {
     (*SLOW, *FRAMES): (
         "show RUN",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from serving.usage import Usage
 from speedrunner.agents.failure import describe_failure
 from speedrunner.agents.reading import headline, summary_lines, trajectory_lines, turn_lines
-from speedrunner.store.records import SleepRecord, Trajectory, Turn
+from speedrunner.store.records import Message, OfferedTools, SleepRecord, Trajectory, Turn
 
 
 def trajectory_text(trajectory: Trajectory) -> str:
@@ -25,6 +25,17 @@ def short_headline(trajectory: Trajectory) -> str:
     return headline(plain)
 
 
+def with_tools(turn: Turn, role: str, policy: int, offered: Sequence[OfferedTools]) -> Turn:
+    """Return a turn whose system message ends with the tools, as JSON, if the run recorded them once."""
+    lists = [row.tools for row in offered if (row.role, row.policy) == (role, policy)]
+    if len(lists) != 1 or not turn.messages or turn.messages[0].role != "system":
+        return turn
+    system, *others = turn.messages
+    tools = [msgspec.json.encode(tool.openai).decode() for tool in lists[0]]
+    system = Message("system", "\n".join([system.content, "", "Tools:", *tools]))
+    return msgspec.structs.replace(turn, messages=[system, *others])
+
+
 def message_lines(turn: Turn) -> Iterator[str]:
     """Yield the messages that the agent got before it answered, verbatim."""
     for message in turn.messages:
@@ -32,21 +43,23 @@ def message_lines(turn: Turn) -> Iterator[str]:
         yield from message.content.split("\n")
 
 
-def answer_lines(turn: Turn) -> Iterator[str]:
-    """Yield the agent's answer, verbatim, with its time and tokens."""
+def answer_lines(turn: Turn, role: str = "") -> Iterator[str]:
+    """Yield the agent's answer, verbatim, with its time and tokens. A sleep's turns lack the `role`."""
     number = f" {turn.conversation}" if turn.conversation else ""
-    yield f"--- {turn.role}{number} ({turn.seconds:.2f} s; tokens: {_tokens(turn.usage)})"
+    yield f"--- {role or turn.role}{number} ({turn.seconds:.2f} s; tokens: {_tokens(turn.usage)})"
     yield from turn.text.split("\n")
 
 
-def full_lines(trajectory: Trajectory) -> Iterator[str]:
+def full_lines(trajectory: Trajectory, offered: Sequence[OfferedTools]) -> Iterator[str]:
     """Yield a whole episode for people: all messages, thoughts, calls and replies, the tokens and the
     termination.
     """
     task = trajectory.task
     yield short_headline(trajectory)
     yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
-    yield from _turn_texts(trajectory.turns)
+    yield from _turn_texts(
+        with_tools(turn, turn.role, trajectory.policy, offered) for turn in trajectory.turns
+    )
     yield f"=== {short_headline(trajectory)}"
     yield f"took {trajectory.seconds:.1f} s; tokens: {_tokens(trajectory.usage)}"
     if failure := describe_failure(trajectory):
@@ -56,18 +69,19 @@ def full_lines(trajectory: Trajectory) -> Iterator[str]:
     yield from (trajectory.error or "").splitlines()
 
 
-def sleep_lines(record: SleepRecord) -> Iterator[str]:
+def sleep_lines(record: SleepRecord, offered: Sequence[OfferedTools]) -> Iterator[str]:
     """Yield a whole sleep for people: all messages and answers of its agents, and the resulting edits."""
     for agent in record.agents:
-        yield from _turn_texts(agent.turns)
+        turns = (with_tools(turn, agent.role, record.sleep - 1, offered) for turn in agent.turns)
+        yield from _turn_texts(turns, agent.role)
         yield f"=== {agent.role}: {agent.termination}"
     yield from summary_lines(msgspec.to_builtins(record))
 
 
-def _turn_texts(turns: Sequence[Turn]) -> Iterator[str]:
+def _turn_texts(turns: Iterable[Turn], role: str = "") -> Iterator[str]:
     for number, turn in enumerate(turns, start=1):
         called = turn_lines(number, msgspec.to_builtins(turn))
-        yield from (*message_lines(turn), *answer_lines(turn), *called)
+        yield from (*message_lines(turn), *answer_lines(turn, role), *called)
 
 
 def _tokens(usage: Usage) -> str:

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, PriceList
+from speedrunner.cli.command import AsJson, Notes, PriceList
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import pairing
-from speedrunner.results.cost_text import checkpoint_lines, price_text
+from speedrunner.results.cost_text import checkpoint_lines, checkpoint_notes, limit_lines, price_text
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
@@ -24,10 +24,12 @@ from speedrunner.results.pairing import Comparison
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
-from speedrunner.store.process_notes import caveats
+from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load
 
 HEAD = ("", "", "mean", "interval", "against A", "its interval", "pairs")
+MORE = "What the columns mean, prices and changes of code: --notes"
+
 DROPPED = ("interval", "pairs")
 """Columns of the table, and those that a narrow terminal leaves out first."""
 
@@ -41,6 +43,7 @@ def compare(
     ],
     prices: PriceList = None,
     as_json: AsJson = False,
+    notes: Notes = False,
 ) -> None:
     """Print learning curves of runs and compare each run with the first.
 
@@ -67,19 +70,25 @@ def compare(
         say("no test episode is finished yet")
         return
     say(*checkpoint_lines(points, terminal_width()))
+    explained = [checkpoint_notes([row for rows in points.values() for row in rows], books)]
+    explained += [
+        f"{run.path}: {line}" for run, own in zip(loaded, costs, strict=True) for line in limit_lines(own)
+    ]
     if len(loaded) == 1:
-        say(*caveats(loaded[0].processes))
+        (run,) = loaded
+        say(*process_lines(run.processes), *caveats(run.processes), "", *(explained if notes else [MORE]))
         return
     found = pairing.compare(framed)
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}
-    about = (
+    explained.append(
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"
         " by task, over the tasks that both played. Tokens (uncached and cached prompt, output) and USD are"
         " of test episodes; `speedrunner cost` shows those of rollouts and sleeps."
     )
     priced = zip(names.items(), books, strict=True)
     say("", *(f"{letter}: {path}, prices: {price_text(book)}" for (path, letter), book in priced))
-    say("", *_table(found, names, terminal_width()), "", about, *found.notes)
+    explained += found.details
+    say("", *_table(found, names, terminal_width()), "", *found.notes, *(explained if notes else [MORE]))
 
 
 def _table(found: Comparison, names: dict[str, str], width: float) -> Iterator[str]:

@@ -52,7 +52,7 @@ def cost(
         say(f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one, width))
         if points:
             say("", *cost_text.checkpoint_lines({"": points}, width), "")
-            say(cost_text.notes(points, [one.book]))
+            say(cost_text.checkpoint_notes(points, [one.book]))
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)

@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import PriceList
-from speedrunner.cli.output import say, waiting_line
-from speedrunner.pages.collected import collect, describe
+from speedrunner.cli.command import Notes, PriceList
+from speedrunner.cli.output import say, terminal_width, waiting_line
+from speedrunner.config.console import align_columns
+from speedrunner.pages.collected import collect, describe, list_conditions
 from speedrunner.pages.figures import figures
+from speedrunner.pages.html_parts import show_cell
 from speedrunner.pages.page import page
 from speedrunner.pages.plots import draw_files
 from speedrunner.results.writing import write
 from speedrunner.store.files import StorageError, write_folder
+
+DROPPED = ("environment", "model", "seeds", "USD per episode")
+"""Columns of the table that a narrow terminal leaves out first."""
 
 
 def report(
@@ -26,12 +31,13 @@ def report(
         typer.Option(metavar="OUT", help="Folder to write. Default: DIR/report.", show_default=False),
     ] = None,
     prices: PriceList = None,
+    notes: Notes = False,
 ) -> None:
     """Write results of runs: report.html, tables (CSV, LaTeX), figures.
 
     Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
-    browser, tables/ and figures/ (PDF, SVG). Exit status 1: a run is damaged and left out, or a folder has
-    no run.
+    browser, tables/ and figures/ (PDF, SVG), instead of those of an earlier report. Exit status 1: a run
+    is damaged and left out, or a folder has no run.
 
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
@@ -49,13 +55,29 @@ def report(
             [*zip(made, images, strict=True)],
         )
         written = {path: content for each in files for path, content in each.items()}
+        if (out / "report.html").exists():
+            _remove_others(out, {*written, *(f"tables/{each.name}" for each in found.tables)})
         write_folder(out, {**written, "report.html": text.encode()})
-    say(*describe(found), *found.notes, *found.caveats)
+    columns, rows = list_conditions(found.conditions)
+    shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
+    say(*align_columns([columns, *shown], terminal_width(), DROPPED, left=3), "")
+    first, *others = describe(found)
+    others = others if notes else [f"{len(others)} notes on unfinished runs and the paper's numbers: --notes"]
+    say(first, *found.notes, *found.caveats, *others)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
     say(f"the report was written to {out}: {counts}")
     say(*(f"error: {problem}" for problem in found.problems), err=True)
     if found.problems:
         raise typer.Exit(1)
+
+
+def _remove_others(out: Path, kept: set[str]) -> None:
+    """Remove the tables and figures of an earlier report that a new one, of other runs, does not have."""
+    for kind in ("tables/*.csv", "tables/*.tex", "figures/*.svg", "figures/*.pdf"):
+        for path in out.glob(kind):
+            name = str(path.relative_to(out))
+            if not kept & {name, name.rpartition(".")[0]}:
+                path.unlink()
 
 
 def _own_folder(folders: list[Path]) -> Path:

@@ -7,14 +7,9 @@ from collections.abc import Sequence
 
 from speedrunner.cli.command import DryRun, Overrides, Trust, carry_out
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, print_runs
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.experiments.grid import grid_of
-from speedrunner.runs import run as run_machinery
-from speedrunner.runs.outline import outline_runs
-from speedrunner.runs.setup import set_up
-from speedrunner.runs.stored_setup import evaluation_config
 
 START, ROLLOUTS = "run.start_from", "run.rollouts"
 
@@ -35,6 +30,12 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
       speedrunner run run.start_from=runs/demo:2 run.rollouts=0 run.test_episodes=10
     """
     config = _choose_config(overrides or [], trust or [])
+    # Imported late, as the engine's client takes seconds: a wrong key is refused at once.
+    from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, print_runs
+    from speedrunner.runs import run as run_machinery
+    from speedrunner.runs.outline import outline_runs
+    from speedrunner.runs.setup import set_up
+
     configure_logging(config)
     if config.task != TaskConfig():
         raise InvalidConfig("task.name and task.index work only with `episode`; a run plays its split")
@@ -68,6 +69,8 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
     if {each.partition("=")[0] for each in start} == {START, ROLLOUTS}:
         chosen = compose(start).run  # values as Hydra reads them
         if chosen.start_from is not None and chosen.rollouts == 0:
+            from speedrunner.runs.stored_setup import evaluation_config
+
             others = [each for each in given if each not in start]
             return evaluation_config(chosen.start_from, others, trust)
     if trust:

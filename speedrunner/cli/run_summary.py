@@ -11,7 +11,7 @@ from serving.reconciliation import Reconciliation
 from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import Config
-from speedrunner.results.cost_text import checkpoint_lines, limit_lines, notes, reconciliation_line
+from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
@@ -56,16 +56,14 @@ def print_runs(
     setups: Sequence[Setup], console: SafeConsole, reconciliations: Sequence[Reconciliation]
 ) -> None:
     """Print the checkpoints of runs in one table, their costs, token reconciliation and folders."""
-    rows, books, processes = {}, [], []
+    rows, processes = {}, []
     lines: dict[str, list[str]] = {}
     for setup in setups:  # one at a time, since ledgers are large
         path = setup.config.run.dir
         data = load(path)
-        books.append(price_book(data))
         processes += data.processes
-        costs = run_costs(data, books[-1])
-        rows[path] = own = list_rows(frame_checkpoints(data, costs))
-        lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
+        rows[path] = own = list_rows(frame_checkpoints(data, run_costs(data, price_book(data))))
+        lines[path] = process_lines(data.processes)
         if setup.prices != data.prices:
             lines[path].append(
                 "These are the prices that the run was played with; `speedrunner cost"
@@ -81,7 +79,6 @@ def print_runs(
     names = [Path(path).name for path in rows]
     unique = names if len(set(names)) == len(names) else list(rows)
     say("", *checkpoint_lines(dict(zip(unique, rows.values(), strict=True)), terminal_width()), "")
-    console.print(notes([row for each in rows.values() for row in each], books), style="dim", soft_wrap=True)
     for path, own_lines in lines.items():
         for line in own_lines:
             console.say(f"{path}: {line}" if len(setups) > 1 else line)
@@ -90,5 +87,6 @@ def print_runs(
     folders = [str(Path(path)) for path in rows]
     if len(folders) > 1:
         folders = list(dict.fromkeys(str(Path(path).parent) for path in rows))
+    console.say("Notes on these numbers: speedrunner compare RUN --notes")
     whose = "The run's" if len(rows) == 1 else "The runs'"
     console.say(f"{whose} files are in {', '.join(folders)}")

@@ -37,7 +37,7 @@ def show(
 
     The list begins with the failed episodes, each with the reason in one line. An episode is printed turn by
     turn: messages, thoughts, calls and observations, tokens by class, the end and the score. A sleep is
-    printed with everything that its agents read and wrote.
+    printed with everything that its agents read and wrote. Tools follow the system message.
 
     Examples:
       speedrunner show runs/demo
@@ -49,7 +49,10 @@ def show(
     else:
         kind, _, number = episode.partition("/")
         is_sleep = kind == "sleep" and number.isdecimal()
-        say(*(sleep_lines(data.sleep(int(number))) if is_sleep else full_lines(data.trajectory(episode))))
+        if is_sleep:
+            say(*sleep_lines(data.sleep(int(number)), data.tools))
+        else:
+            say(*full_lines(data.trajectory(episode), data.tools))
     say(*caveats(data.processes))
 
 

@@ -62,22 +62,22 @@ async def sweep(
     left = [each for each in runs if is_unfinished(each)]
     failures: dict[str, str] = {}
     reconciliations: list[Reconciliation] = []
-    with SweepProgress(console, len(runs), len(runs) - len(left)) as progress:
-        unfinished = {each.path for each in left}
-        groups = split_by_server(left)
-        for group in groups:
-            server_runs = _RunsOfServer(
-                list(group), unfinished, failures, progress, console, shutdown, at_once, logs
-            )
-            try:
-                reconciliations += await server_runs.play()
-            except ServingError as error:
-                if len(groups) == 1:
-                    raise
-                for each in group:
-                    if each.path in unfinished:
-                        failures.setdefault(each.path, str(error))
-            shutdown.check()
+    progress = SweepProgress(console, len(runs), len(runs) - len(left))
+    unfinished = {each.path for each in left}
+    groups = split_by_server(left)
+    for group in groups:
+        server_runs = _RunsOfServer(
+            list(group), unfinished, failures, progress, console, shutdown, at_once, logs
+        )
+        try:
+            reconciliations += await server_runs.play()
+        except ServingError as error:
+            if len(groups) == 1:
+                raise
+            for each in group:
+                if each.path in unfinished:
+                    failures.setdefault(each.path, str(error))
+        shutdown.check()
     return SweepResult(failures, reconciliations)
 
 
@@ -191,7 +191,7 @@ class _RunsOfServer:
             self._directories.push_async_exit(directory)
             self._workers.append(workers)
             self._begun.append(one)
-            self._progress.begin(member.path, one.progress)
+            self._progress.begin(member.path)
             self._active[asyncio.create_task(self._play(one, pool, workers), name=member.name)] = member
 
     def _next(self) -> Member | None:

@@ -123,7 +123,10 @@ class ASI(Method):
             ServingError, SandboxError: the sleep continues when the run resumes.
         """
         library = tools.library(policy)
-        for played in select_successful(newest_batch(history), self.successful):
+        successful = select_successful(newest_batch(history), self.successful)
+        if not successful:
+            tools.fell_short("no successful episode to learn from")
+        for played in successful:
             proposed = await self._propose(library, played, tools)
             overflowed = any(each.termination is Termination.CONTEXT_OVERFLOW for each in tools.agents)
             if overflowed and self.overflow == "discard":

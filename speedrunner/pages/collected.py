@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -25,8 +25,11 @@ from speedrunner.results.run_result import RunResult, count_terminations, read_o
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
+from speedrunner.store.episode_summary import MANY_REPEATS
 from speedrunner.store.files import StorageError
-from speedrunner.store.records import Process
+
+RATIOS = ("cached", "uncached", "repeated_calls", "llm_calls")
+"""Columns of the checkpoints from which shares are made."""
 
 HEADLINES = {
     **{"score": "score", "output tokens": "output"},
@@ -190,16 +193,21 @@ def show_terminations(counts: Mapping[str, int]) -> str:
 
 
 def condition_table(conditions: Sequence[Condition]) -> Markup:
-    """Return the headline numbers of all conditions at their last checkpoint: means with their deviations
-    over seeds."""
-    rows = []
+    """Return `list_conditions` for a page."""
+    return html_table(*list_conditions(conditions), label="All conditions")
+
+
+def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[list[Any]]]:
+    """Return columns and rows with the headline numbers of all conditions at their last checkpoint: means
+    with their deviations over seeds. The share of repeated calls is there if it is large anywhere."""
+    rows, repeats = [], []
     for condition in conditions:
         last = condition.points[-1] if condition.points else None
         spreads = {
             name: condition.spread(column).get(last) if last is not None else None
-            for name, column in {**HEADLINES, "cached": "cached", "uncached": "uncached"}.items()
+            for name, column in {**HEADLINES, **{each: each for each in RATIOS}}.items()
         }
-        cached, uncached = spreads.pop("cached"), spreads.pop("uncached")
+        cached, uncached, repeated, calls = (spreads.pop(each) for each in RATIOS)
         prompt = cached.mean + uncached.mean if cached and uncached else 0
         rows.append(
             [
@@ -208,8 +216,13 @@ def condition_table(conditions: Sequence[Condition]) -> Markup:
                 f"{cached.mean / prompt:.0%}" if cached and prompt else None,
             ]
         )
-    columns = ("environment", "method", "model", "seeds", "rollouts", *HEADLINES, "prompt cached")
-    return html_table(columns, rows, label="All conditions")
+        repeats.append(repeated.mean / calls.mean if repeated and calls and calls.mean else 0.0)
+    columns = ["environment", "method", "model", "seeds", "rollouts", *HEADLINES, "prompt cached"]
+    if max(repeats, default=0.0) > MANY_REPEATS:
+        columns.append("calls repeated")
+        for row, share in zip(rows, repeats, strict=True):
+            row.append(f"{share:.0%}")
+    return columns, rows
 
 
 def _show_spread(spread: Spread | None, column: str) -> str | None:
@@ -217,25 +230,3 @@ def _show_spread(spread: Spread | None, column: str) -> str | None:
         return None
     deviation = "" if spread.sd is None else f" ± {show_number(spread.sd, column)}"
     return show_number(spread.mean, column) + deviation
-
-
-def list_shared_facts(runs: Sequence[RunResult]) -> dict[tuple[str, str], list[str]]:
-    """Return the runs that have each machine, sandbox and set of versions, by its kind and value."""
-    shared: dict[tuple[str, str], list[str]] = {}
-    for run in runs:
-        facts = {fact: None for process in run.processes for fact in _list_facts(process)}
-        for fact in facts:
-            shared.setdefault(fact, []).append(run.path)
-    return dict(sorted(shared.items()))
-
-
-def _list_facts(process: Process) -> list[tuple[str, str]]:
-    machine = process.machine
-    gpus = [f"{count} x {name}" for name, count in Counter(machine.gpus).items()]
-    hardware = "; ".join([f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB", *gpus])
-    versions = ", ".join(f"{name} {version}" for name, version in process.versions.items())
-    return [
-        ("Hardware", f"{process.host}: {hardware}"),
-        ("Sandbox", process.sandbox),
-        ("Versions", versions),
-    ]

@@ -1,4 +1,4 @@
-"""The pages that compare runs: all conditions of a folder, and two runs, checkpoints or conditions."""
+"""The pages that compare runs: all conditions of a folder, and two of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from speedrunner.results.means import Spread
 from speedrunner.results.measures import MEASURES
 from speedrunner.results.pairing import (
     CannotCompare,
-    Points,
     TaskDifference,
     estimate_difference,
     list_changes,
@@ -38,6 +37,9 @@ CURVES = ("score", "output tokens")
 
 CONDITION = "condition-"
 """Begins the name of a condition in addresses."""
+
+SIDES = ("first", "second")
+"""Headings of the two sides, whose names are in the page's title."""
 
 TASKS = 30
 """Tasks that differ most which are shown."""
@@ -60,22 +62,14 @@ class Comparable:
             except DAMAGED as error:
                 self.problems.append(damage(path, error))
         groups, notes = group_runs([*self.runs.values()])
-        self.problems += notes
+        self.notes = notes
         self.conditions = {CONDITION + make_address(("-".join(group.names),)): group for group in groups}
 
-    def find(self, name: str) -> tuple[Condition, int | None]:
-        """Return the side that `RUN`, `RUN@CHECKPOINT`, `CONDITION` or `CONDITION@CHECKPOINT` names, with
-        its checkpoint. Raises `CannotCompare`.
-        """
-        slug, _, point = name.partition("@")
-        if slug in self.runs:
-            run = self.runs[slug]
-            side = Condition(run.condition_name, {run.seed: run}, slug)
-        elif slug in self.conditions:
-            side = self.conditions[slug]
-        else:
-            raise CannotCompare(f"{slug} is not a run or condition of this folder")
-        return side, int(point) if point else None
+    def find(self, slug: str) -> Condition:
+        """Return a condition by its name in addresses. Raises `CannotCompare`."""
+        if slug not in self.conditions:
+            raise CannotCompare(f"{slug} is not a condition of this folder")
+        return self.conditions[slug]
 
 
 def conditions_page(found: Comparable) -> Context:
@@ -91,28 +85,28 @@ def conditions_page(found: Comparable) -> Context:
             finished, key=lambda each: not each[1].condition_name.method.startswith(REACT), default=None
         )
         columns = ("condition", "last checkpoint", *CURVES, "runs", "compare")
-        rows = [_condition_row(slug, side, first) for slug, side in conditions]
+        rows = [_condition_row(slug, side, first) for slug, side in conditions if side.points]
         places.append(
             {
                 "env": env,
                 "table": html_table(columns, rows, label=f"Conditions of {env}"),
-                "curves": _draw((side for _, side in finished), lambda side, column: side.spread(column)),
+                "curves": _draw((side for _, side in finished), Condition.spread),
             }
         )
-    return {"places": places, "problems": found.problems}
+    return {"places": places, "problems": found.problems, "notes": found.notes}
 
 
 def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | None) -> list[Any]:
     """Return a condition's row. `first`: the one that others are compared with."""
-    last, links = None, list[Markup]()
-    if side.points and first is not None:
-        early, last = side.points[0], side.points[-1]
-        if slug != first[0] and not list_world_differences(first[1].first, side.first):
-            links.append(link(f"compare/{first[0]}/{slug}.html", f"with {first[1].condition_name.method}"))
-        if early != last:
-            sides = f"{slug}@{early}/{slug}@{last}"
-            links.append(link(f"compare/{sides}.html", f"checkpoint {early} with {last}"))
-    spreads = (side.spread(METRICS[each]) if last is not None else {} for each in CURVES)
+    last, compared = side.points[-1], Markup()
+    if first is not None and slug != first[0]:
+        name = f"with {first[1].condition_name.method}"
+        try:
+            _check_pair(first[1], side)
+            compared = link(f"compare/{first[0]}/{slug}.html", name)
+        except CannotCompare as error:
+            compared = Markup("not {}: {}").format(name, str(error))
+    spreads = (side.spread(METRICS[each]) for each in CURVES)
     return [
         side.title,
         last,
@@ -120,56 +114,48 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
         Markup(" ").join(
             link(f"runs/{run.name}/index.html", f"seed {seed}") for seed, run in side.runs.items()
         ),
-        Markup(", ").join(links),
+        compared,
     ]
 
 
 def comparison_page(found: Comparable, first: str, second: str, root: str) -> Context:
-    """Return two sides with their curves, differences, tasks and configurations. Raises `CannotCompare`.
+    """Return two conditions with their curves, and their differences, tasks and configurations at the last
+    checkpoint that both have finished. Raises `CannotCompare`.
 
     Args:
         root: the way from the page to the list of runs.
     """
-    (one, own_point), (other, other_point) = found.find(first), found.find(second)
-    points = _choose_points(one, own_point, other, other_point)
-    pairs = [*pair_runs(one, other).values()]
-    if not pairs:
-        raise CannotCompare(f"{first} and {second} have no seed in common")
-    if unlike := list_world_differences(*pairs[0]):
-        raise CannotCompare(f"{first} and {second} play different environments: {'; '.join(unlike)}")
-    titles = [
-        f"{side.title} after {point} rollouts" for side, point in zip((one, other), points, strict=True)
-    ]
-    numbers = (*titles, "difference", "low", "high", "pairs")
-    rows = [[metric, *_difference_row(one, other, points, column)] for metric, column in METRICS.items()]
-    tasks = list_task_differences(one, other, points)
+    one, other = found.find(first), found.find(second)
+    point, pairs = _check_pair(one, other)
+    columns = ("mean per test episode", *SIDES, "difference", "low", "high", "pairs")
+    rows = [[metric, *_difference_row(one, other, point, column)] for metric, column in METRICS.items()]
+    tasks = list_task_differences(one, other, point)
     lines = [line for own, their in pairs for line in _config_lines(own, their)]
     return {
-        "titles": titles,
-        "differences": html_table(("mean per test episode", *numbers), rows, label="Paired differences"),
+        "titles": [one.title, other.title],
+        "point": point,
+        "differences": html_table(columns, rows, label="Paired differences"),
         "curves": _draw(
-            {side.title: side for side in (one, other)}.values(),
-            lambda side, column: {point: side.estimate(point, column) for point in side.points},
+            (one, other), lambda side, column: {at: side.estimate(at, column) for at in side.points}
         ),
-        "tasks": _task_table(titles, tasks[:TASKS], root),
+        "tasks": _task_table(tasks[:TASKS], root),
         "omitted": max(len(tasks) - TASKS, 0),
         "paired": [(own.name, their.name) for own, their in pairs],
         "config": list(dict.fromkeys(lines)),
     }
 
 
-def _choose_points(one: Condition, own: int | None, other: Condition, their: int | None) -> Points:
-    """Return the given checkpoints; for missing ones the last that both sides have finished."""
+def _check_pair(one: Condition, other: Condition) -> tuple[int, list[tuple[RunResult, RunResult]]]:
+    """Return the last common checkpoint, and the pairs of runs. Raises `CannotCompare`."""
     common = [point for point in one.points if point in other.points]
-    chosen = [point for point in (own, their) if point is not None] or common[-1:]
-    if not chosen:
-        raise CannotCompare(f"no checkpoint was finished by both {one.title} and {other.title}")
-    points = chosen[0], chosen[-1]
-    for side, point in zip((one, other), points, strict=True):
-        if point not in side.points:
-            known = ", ".join(map(str, side.points)) or "none"
-            raise CannotCompare(f"{side.title} has not finished checkpoint {point}: it has {known}")
-    return points
+    if not common:
+        raise CannotCompare("they have no finished checkpoint in common")
+    pairs = [*pair_runs(one, other).values()]
+    if not pairs:
+        raise CannotCompare("they have no seed in common")
+    if unlike := {each: None for pair in pairs for each in list_world_differences(*pair)}:
+        raise CannotCompare(f"their environments differ: {', '.join(unlike)}")
+    return common[-1], pairs
 
 
 def _draw(
@@ -188,17 +174,17 @@ def _draw(
     return found
 
 
-def _difference_row(one: Condition, other: Condition, points: Points, column: str) -> list[float | None]:
+def _difference_row(one: Condition, other: Condition, point: int, column: str) -> list[float | None]:
     """Return the means of both sides, their difference, its interval, and the number of pairs."""
-    difference = estimate_difference(one, other, points, column)
-    means = (side.estimate(point, column) for side, point in zip((one, other), points, strict=True))
+    difference = estimate_difference(one, other, point, column)
+    means = (side.estimate(point, column) for side in (one, other))
     found = [None if each is None else each.mean for each in means]
     if difference is None:
         return [*found, None, None, None, 0]
     return [*found, difference.mean, difference.low, difference.high, difference.count]
 
 
-def _task_table(titles: list[str], tasks: Iterable[TaskDifference], root: str) -> Markup:
+def _task_table(tasks: Iterable[TaskDifference], root: str) -> Markup:
     """Return the tasks that differ most, with the episodes of both sides."""
     rows = [
         [
@@ -212,8 +198,8 @@ def _task_table(titles: list[str], tasks: Iterable[TaskDifference], root: str) -
         for each in tasks
     ]
     columns = [
-        *("task", *(f"score: {title}" for title in titles), "difference"),
-        *(f"{what}: {title}" for what in ("output tokens", "episodes") for title in titles),
+        *("task", *(f"score: {side}" for side in SIDES), "difference"),
+        *(f"{what}: {side}" for what in ("output", "episode") for side in SIDES),
     ]
     return html_table(columns, rows, label="Tasks that differ most")
 

@@ -9,6 +9,7 @@ import msgspec
 
 from speedrunner.agents.failure import describe_failure, find_first_error
 from speedrunner.agents.reading import task_line
+from speedrunner.agents.texts import with_tools
 from speedrunner.pages.playback import Step, list_modules, list_steps, make_playback
 from speedrunner.pages.shown_calls import show_calls
 from speedrunner.pages.view_parts import TURNS, Context, NotFound, heading, page_part
@@ -58,7 +59,11 @@ def episode_page(run: RunData, key: str, page: int) -> Context:
         "playback": _make_playback(run, trajectory, first),
         **part,
         "turns": [
-            (number, turn, None if turn.executed is None else show_calls(turn.executed))
+            (
+                number,
+                with_tools(turn, turn.role, trajectory.policy, run.tools),
+                None if turn.executed is None else show_calls(turn.executed),
+            )
             for number, turn in enumerate(part["shown"], start=first)
         ],
     }

@@ -25,18 +25,15 @@ from speedrunner.results.conditions import (
 )
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import played_models
-from speedrunner.results.tables import cache_effects
 
 SCORE, OUTPUT, USD, SPEND = "score", "output", "cost_usd", "training_usd"
 LABELS = {
-    "actor_usd": "USD per episode, without sleeps",
     SCORE: "score",
     OUTPUT: "output tokens per episode",
     USD: "USD per episode",
-    "uncached": "uncached tokens per episode",
     "combat": "share of functions about combat",
-    SPEND: "USD spent on training",
-    "training_output": "output tokens spent on training",
+    SPEND: "training USD",
+    "training_output": "training output tokens",
 }
 ROLLOUTS = "training rollouts"
 
@@ -53,11 +50,10 @@ class ModelRuns:
     """The runs of one model.
 
     Attributes:
-        everything: the conditions of all models; `groups`: those of this one.
+        groups: its conditions.
     """
 
     def __init__(self, groups: Sequence[Condition], model: str) -> None:
-        self.everything = groups
         self.groups = [group for group in groups if group.condition_name.model == model]
         self.model = model
 
@@ -231,32 +227,6 @@ def _shifted(runs: ModelRuns, name: str, measure: str) -> Series:
     return Series(name, [x for x, _ in points], [value for _, value in points])
 
 
-def _tokens(runs: ModelRuns) -> list[list[Panel]]:
-    row = []
-    for title, (envs, names) in _main_columns(runs).items():
-        found = {
-            measure: {name: runs.last(envs, name, measure) for name in names}
-            for measure in ("uncached", "cached", OUTPUT)
-        }
-        series = [bars for measure, values in found.items() for bars in _bars(measure, values)]
-        row.append(Panel(title, "", "tokens per test episode", series, "stack"))
-    return [row]
-
-
-def _cache(runs: ModelRuns) -> list[list[Panel]]:
-    found = [each for each in cache_effects(runs.everything) if each[0].model == runs.model]
-    row = []
-    for measure in ("uncached", "actor_usd"):
-        with_cache, without = {}, {}
-        for condition, name, _, cached, uncached in found:
-            if name == measure:
-                title = f"{condition.method}, {condition.env}"
-                with_cache[title], without[title] = cached, uncached
-        series = [*_bars("with prefix cache", with_cache), *_bars("without", without)]
-        row.append(Panel("", "", LABELS[measure], series, "bars"))
-    return [row]
-
-
 def _bars(name: str, found: Mapping[str, Spread | None]) -> Iterator[Series]:
     """Yield the bars of the names that have a value, if there are any."""
     known = {key: value for key, value in found.items() if value is not None}
@@ -318,20 +288,6 @@ FIGURES = (
         "USD and output tokens that training has taken after so many rollouts, by all roles, induction"
         " included: means over seeds, bands one standard deviation. ReAct trains nothing.",
         _curves(SPEND, "training_output", columns=_trained_columns),
-    ),
-    FigurePlan(
-        "tokens",
-        "Cached and uncached tokens",
-        "Tokens per test episode at the last checkpoint: prompt tokens that the engine computed, prompt"
-        " tokens from its prefix cache, and generated tokens.",
-        _tokens,
-    ),
-    FigurePlan(
-        "prefix_cache",
-        "What the prefix cache saved",
-        "The same policies on a server with and without prefix cache: computed prompt tokens and USD of a"
-        " test episode, without sleeps.",
-        _cache,
     ),
 )
 """The figures in the order of the page."""

@@ -17,6 +17,9 @@ from speedrunner.config.console import visible
 
 UNKNOWN = "–"
 
+LONG = 160
+"""Characters of a text that a page shows whole."""
+
 
 @cache
 def templates() -> jinja2.Environment:
@@ -44,6 +47,14 @@ def link(address: str, text: object) -> Markup:
 def element(tag: str, kind: str, text: str) -> Markup:
     """Return a text in an element of a class."""
     return Markup('<{0} class="{1}">{2}</{0}>').format(tag, kind, visible(text))
+
+
+def fold(text: str) -> Markup:
+    """Return a text of which a page shows two lines and a link to the rest, if it is long."""
+    if len(text) <= LONG:
+        return Markup("{}").format(visible(text))
+    long = '<details class="long"><summary><span>{}</span> <b>more</b></summary></details>'
+    return Markup(long).format(visible(text))
 
 
 def badge(kind: str, text: str) -> Markup:

@@ -12,7 +12,6 @@ from speedrunner.pages.collected import (
     Collected,
     condition_table,
     count_contents,
-    list_shared_facts,
     show_terminations,
 )
 from speedrunner.pages.html_parts import html_table, show_cell, stylesheet, templates
@@ -59,7 +58,6 @@ def page(title: str, found: Collected, figures: Sequence[tuple[Figure, bytes]]) 
             html_table=html_table,
             runs=runs,
             run_table=_run_table(runs),
-            shared=list_shared_facts(runs),
             changes=[f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
             caveats=[*found.caveats, *found.notes],
             problems=found.problems,

@@ -81,13 +81,8 @@ LOOKS = {
     OFF: Look("#c44e00", _DASHED, "X"),
     ASI_STYLE: Look("#1f8dd0", _DOTTED, "D"),
     ALL_PUBLIC: Look("#086658", _DASH_DOT, "s"),
-    "uncached": Look("#c44e00"),
-    "cached": Look("#b5b5b5"),
-    "output": Look("#10306f"),
-    "with prefix cache": Look("#b5b5b5"),
-    "without": Look("#c44e00"),
 }
-"""The look of methods and token classes, the same in all figures."""
+"""The look of methods, the same in all figures."""
 
 OTHER_LOOKS = (
     Look("#0b57b0"),
@@ -135,7 +130,7 @@ class Panel(msgspec.Struct, frozen=True):
     Attributes:
         x: what is at the x axis, or what the names of bars are.
         y: the measure, with its unit.
-        kind: `curves` over rollouts, `points` with the frontier, grouped `bars`, or bars in a `stack`.
+        kind: `curves` over rollouts, `points` with the frontier, or grouped horizontal `bars`.
         frontier: names of the points on the Pareto frontier.
     """
 
@@ -143,13 +138,8 @@ class Panel(msgspec.Struct, frozen=True):
     x: str
     y: str
     series: list[Series]
-    kind: Literal["curves", "points", "bars", "stack"] = "curves"
+    kind: Literal["curves", "points", "bars"] = "curves"
     frontier: list[str] = []
-
-    @property
-    def has_bars(self) -> bool:
-        """Return whether it has horizontal bars, which have room for long names."""
-        return self.kind in ("bars", "stack")
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -210,8 +200,8 @@ def _file_content(canvas: Canvas, kind: Literal["svg", "pdf"]) -> bytes:
 
 def _height(panel: Panel) -> float:
     """Return the height of a panel in inches."""
-    bars = len(_bar_names(panel)) * (1.6 if panel.kind == "stack" else len(panel.series) + 0.8)
-    return max(ROW, 0.7 + BAR * bars) if panel.has_bars else ROW
+    bars = len(_bar_names(panel)) * (len(panel.series) + 0.8)
+    return max(ROW, 0.7 + BAR * bars) if panel.kind == "bars" else ROW
 
 
 def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
@@ -226,7 +216,7 @@ def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
             axes.remove()
         for panel, axes in zip(row, places, strict=False):
             _plot(axes, panel, looks)
-            x, y = (panel.y, panel.x) if panel.has_bars else (panel.x, panel.y)
+            x, y = (panel.y, panel.x) if panel.kind == "bars" else (panel.x, panel.y)
             axes.set(title=visible(panel.title), xlabel=x, ylabel=y)
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(name, handle)
@@ -239,7 +229,7 @@ def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
 
 
 def _plot(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
-    if panel.has_bars:
+    if panel.kind == "bars":
         _plot_bars(axes, panel, looks)
     elif panel.kind == "points":
         _plot_points(axes, panel, looks)
@@ -277,21 +267,16 @@ def _plot_points(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
 
 
 def _plot_bars(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
-    """Plot horizontal bars with their names at the y axis, in groups or stacked."""
+    """Plot horizontal bars with their names at the y axis, in groups."""
     names = _bar_names(panel)
-    is_stack = panel.kind == "stack"
-    height = 0.66 if is_stack else 0.8 / len(panel.series)
-    ends = dict.fromkeys(names, 0.0)
+    height = 0.8 / len(panel.series)
     for number, series in enumerate(panel.series):
-        here = [*map(str, series.x)]
-        shift = 0.0 if is_stack else (number + 0.5) * height - 0.4
+        shift = (number + 0.5) * height - 0.4
         axes.barh(
-            [names.index(name) + shift for name in here], series.y, height,
-            left=[ends[name] for name in here] if is_stack else 0.0,
-            xerr=None if is_stack else series.deviations, error_kw={"elinewidth": 0.6},
+            [names.index(name) + shift for name in map(str, series.x)], series.y, height,
+            xerr=series.deviations, error_kw={"elinewidth": 0.6},
             color=looks[series.name].color, edgecolor="white", label=series.name,
         )  # fmt: skip
-        ends |= {name: ends[name] + length for name, length in zip(here, series.y, strict=True)}
     axes.set_yticks(range(len(names)), [shorten(visible(name), NAME) for name in names])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

@@ -13,11 +13,11 @@ import pandas
 from markupsafe import Markup
 
 from speedrunner.agents.reading import summarize_sleep
-from speedrunner.pages.html_parts import badge, element, html_table, link, show_cell
+from speedrunner.pages.html_parts import badge, element, fold, html_table, link, show_cell
 from speedrunner.pages.plots import Panel, Series, show_panel
 from speedrunner.pages.view_parts import Context, heading
 from speedrunner.results.frames import frame_episodes, frame_sleeps
-from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
+from speedrunner.results.inference import CONFIDENCE, bootstrap_seeds, estimate_score
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import Spread, add_costs, average_tests
 from speedrunner.results.pricing import price_book
@@ -32,9 +32,10 @@ CURVES = {
     "Score": "score",
     "Output tokens": "output",
     "USD per episode": "cost_usd",
-    "Share of the prompt from the cache": "cached_share",
+    "Prompt from the cache": "cached_share",
 }
-"""Measures per test episode, which have a tile and a curve: column of a checkpoint by title."""
+"""Measures per test episode, which have a tile and a curve: column of a checkpoint by title. Without prices
+there is no curve of USD."""
 
 ESTIMATED = ("score", "output")
 """Measures of single episodes, whose means have an interval."""
@@ -65,8 +66,8 @@ COLUMNS = {
 }
 """Columns of the table of checkpoints by their headings; a column without a value is left out."""
 
-LINKS = 10
-"""Links to failed test episodes of each checkpoint."""
+UNUSUAL = ("unscored", "thought_cut", "silent")
+"""Columns that are also left out if all values are 0."""
 
 
 def runs_table(found: Mapping[str, Path]) -> Markup:
@@ -150,8 +151,6 @@ def run_page(run: RunData) -> Context:
         "problem": problem,
         "sleeps": _sleep_table(run, {each["sleep"]: each for each in list_rows(sleeps)}),
         "terminations": _termination_table(run),
-        "failed": _list_failed(run),
-        "links": LINKS,
         "processes": run.processes,
         "config": run.config_text,
     }
@@ -184,17 +183,16 @@ def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[st
             for each in points
             if each.get(column) is not None
         }
+        interval = estimate_score if column == "score" else bootstrap_seeds
         if column in ESTIMATED:
             values |= {
                 point: estimate
                 for point in values
                 if (
-                    estimate := bootstrap_mean(
-                        scored[scored["checkpoint"] == point][column].dropna().tolist()
-                    )
+                    estimate := interval({0: scored[scored["checkpoint"] == point][column].dropna().tolist()})
                 )
             }
-        if any(value.mean for value in values.values()):
+        if column != "cost_usd" or any(value.mean for value in values.values()):
             panel = Panel("", "training rollouts", "", [Series("", [*values], [*values.values()])])
             drawn[title] = show_panel(panel, f"{title} over training rollouts")
     return drawn
@@ -208,7 +206,7 @@ def _checkpoint_table(points: Sequence[Row]) -> Markup:
     shown = {
         name: column
         for name, column in COLUMNS.items()
-        if any(each.get(column) is not None for each in points)
+        if any(each.get(column) if column in UNUSUAL else each.get(column) is not None for each in points)
     }
     rows = [[each.get(column) for column in shown.values()] for each in points]
     return html_table([*shown], rows, label="Checkpoints", kind="checkpoints")
@@ -220,7 +218,7 @@ def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
     for record in run.sleeps:
         each = summarize_sleep(msgspec.to_builtins(record))
         cost = costs.get(record.sleep, {})
-        summary = element("span", "prose", each["summary"])
+        summary = fold(each["summary"])
         rows.append(
             [
                 link(f"sleep/{record.sleep:04d}/1.html", f"Sleep {record.sleep}"),
@@ -249,13 +247,3 @@ def _termination_table(run: RunData) -> Markup:
     ]
     columns = ("termination", "training", "test")
     return html_table(columns, rows, label="Terminations") if rows else Markup()
-
-
-def _list_failed(run: RunData) -> dict[int, list[tuple[str, str]]]:
-    """Return the test episodes without success and their terminations, by checkpoint."""
-    failed: dict[int, list[tuple[str, str]]] = {}
-    for row in sorted(run.rows, key=lambda row: (row.checkpoint, row.episode)):
-        if row.phase == "test" and not row.success:
-            reason = row.termination.value.replace("_", " ")
-            failed.setdefault(row.checkpoint, []).append((row.episode, reason))
-    return failed

@@ -62,7 +62,7 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
 
 def _list_numbers(record: SleepRecord) -> list[tuple[str, str, str]]:
     """Return name, value and note of a sleep's headline numbers."""
-    roles = ", ".join(dict.fromkeys(turn.role for turn in record.turns))
+    roles = ", ".join(dict.fromkeys(agent.role for agent in record.agents))
     usage, prefix = record.usage, record.prefix
     found = [
         ("Edits accepted", f"{record.accepted}", f"{record.refused} refused"),

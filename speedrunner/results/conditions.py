@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any, Literal
 
 import msgspec
@@ -12,7 +13,7 @@ import pandas
 from serving.plain_records import flat
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
-from speedrunner.results.inference import Estimate, bootstrap_seeds
+from speedrunner.results.inference import Estimate, bootstrap_seeds, estimate_score
 from speedrunner.results.means import Spread, average, spread
 from speedrunner.results.run_result import RunResult
 
@@ -28,8 +29,8 @@ OWN = (
 )
 """Keys in which runs of a condition differ, or which `ConditionName` names."""
 
-SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every")
-"""Keys that do not distinguish runs that only evaluate another run's policy."""
+LENGTH = ("run.rollouts", "run.eval_every")
+"""Keys that do not distinguish conditions: values at a common checkpoint do not depend on them."""
 
 FAMILIES = ("scienceworld-family3", "scienceworld-family4")
 """The environments whose mean the paper reports as ScienceWorld."""
@@ -105,8 +106,9 @@ class Condition:
         return {seed: run.values(point, column).tolist() for seed, run in runs.items()}
 
     def estimate(self, point: int, column: str) -> Estimate | None:
-        """Return the mean over seeds with its bootstrap interval; `None` without values."""
-        return bootstrap_seeds(self.values(point, column))
+        """Return the mean over seeds with its interval; `None` without values."""
+        values = self.values(point, column)
+        return estimate_score(values) if column == "score" else bootstrap_seeds(values)
 
 
 def has_cache(condition: Condition) -> bool:
@@ -128,12 +130,15 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     """Group runs that differ only in their seed.
 
     Returns:
-        The conditions, sorted by name. Also a line for each run that is left out because another one has the
-        same condition and seed (the one with more finished checkpoints is used).
+        The conditions, sorted by name. Runs of one environment and model with other settings than the rest
+        have a letter in their method's name. Also a line that says what the letters mean, and one for each
+        run that is left out because another one has the same condition and seed (the one with more finished
+        checkpoints is used).
     """
     settings = {id(run): _list_settings(run) for run in runs}
     groups: dict[ConditionName, dict[int, RunResult]] = {}
     notes = []
+    letters: dict[tuple[str, str], dict[str, str]] = {}
     for run in sorted(runs, key=lambda run: -len(run.points)):
         comparable = [
             settings[id(other)]
@@ -141,17 +146,25 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
             if (other.condition_name.env, other.condition_name.model)
             == (run.condition_name.env, run.condition_name.model)
         ]
-        differing = [
+        differing = ", ".join(
             f"{key}={value}"
             for key, value in settings[id(run)].items()
             if any(other.get(key, value) != value for other in comparable)
-        ]
-        method = run.condition_name.method + (f" ({', '.join(differing)})" if differing else "")
+        )
+        method = run.condition_name.method
+        if differing:
+            known = letters.setdefault((run.condition_name.env, run.condition_name.model), {})
+            number = len(known)
+            method += f" {known.setdefault(differing, ascii_uppercase[number:][:1] or str(number + 1))}"
         seeds = groups.setdefault(msgspec.structs.replace(run.condition_name, method=method), {})
         if run.seed in seeds:
             notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.seed].path}")
         else:
             seeds[run.seed] = run
+    notes += [
+        f"{env}, {model}: " + "; ".join(f"{letter} has {differing}" for differing, letter in known.items())
+        for (env, model), known in sorted(letters.items())
+    ]
     return [
         Condition(name, dict(sorted(seeds.items())), f"{name.method}, {name.model}")
         for name, seeds in sorted(groups.items())
@@ -190,7 +203,8 @@ def _list_settings(run: RunResult) -> dict[str, Any]:
         if changes_results(key)
         and not key.startswith(NAMED)
         and key not in OWN
-        and not (evaluates and key in SCHEDULE)
+        and key not in LENGTH
+        and not (evaluates and key == "run.sleep_every")
     }
 
 

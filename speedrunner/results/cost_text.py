@@ -13,12 +13,18 @@ from serving.usage import Counters
 from speedrunner.config.console import align_columns
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.pricing import PriceBook
+from speedrunner.store.episode_summary import MANY_REPEATS
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD")
 DROPPED = ("requests", "reasoning")
 """Columns that a narrow terminal leaves out first."""
 
 NOT_MEASURED = "not measured"
+
+REPEATS_NOTE = (
+    "repeated: calls that repeat the one before with the same result. run.stop_after_repeats=N ends an"
+    " episode after N of them."
+)
 
 
 def _or_dash(value: float | None, digits: int) -> str:
@@ -32,6 +38,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "roll-\nouts": lambda row: str(row["checkpoint"]),
     "score": lambda row: _or_dash(row["score"], 3),
     "cut": lambda row: f"{row['limited']:.0%}",
+    "re-\npeated": lambda row: f"{share_repeated(row):.0%}",
     "test\nepisodes": lambda row: (
         f"{row['episodes']}" + (f" (-{row['unscored']})" if row["unscored"] else "")
     ),
@@ -46,6 +53,9 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     ),
 }
 """Columns of the table of checkpoints. Headings have two lines, so that the table fits into 80 characters."""
+
+REPEATED = "re-\npeated"
+"""The column that is there only if a checkpoint has `MANY_REPEATS`."""
 
 CHECKPOINTS_DROPPED = ("USD per rollout", "uncached tokens", "cached tokens", "cut", "test episodes")
 """Columns of that table that a narrow terminal leaves out first."""
@@ -100,18 +110,25 @@ def limit_lines(costs: RunCosts) -> list[str]:
 
 
 def checkpoint_lines(runs: Mapping[str, Sequence[Row]], width: float = inf) -> list[str]:
-    """Return a line per checkpoint, with the run's name if there are several runs; `notes` explains the
-    columns.
+    """Return a line per checkpoint, with the run's name if there are several runs; `checkpoint_notes`
+    explains the columns.
     """
     names = len(runs) > 1
-    lines = [["run"] * names + [*COLUMNS]]
+    repeats = any(share_repeated(row) > MANY_REPEATS for rows in runs.values() for row in rows)
+    columns = {name: text for name, text in COLUMNS.items() if name != REPEATED or repeats}
+    lines = [["run"] * names + [*columns]]
     for name, rows in runs.items():
         for number, row in enumerate(rows):
-            lines.append([name if number == 0 else ""] * names + [text(row) for text in COLUMNS.values()])
-    return align_columns(lines, width, CHECKPOINTS_DROPPED, left=int(names))
+            lines.append([name if number == 0 else ""] * names + [text(row) for text in columns.values()])
+    return align_columns(lines, width, CHECKPOINTS_DROPPED, left=int(names)) + [REPEATS_NOTE] * repeats
 
 
-def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
+def share_repeated(row: Row) -> float:
+    """Return the share of a checkpoint's calls that repeat the one before; 0 if unknown."""
+    return (row["repeated_calls"] or 0.0) / row["llm_calls"] if row["llm_calls"] else 0.0
+
+
+def checkpoint_notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
     """Explain the columns of `checkpoint_lines`, and list the prices of its runs."""
     unscored, silent = (sum(row[name] for row in rows) for name in ("unscored", "silent"))
     left_out = ""
@@ -151,9 +168,10 @@ def reconciliation_line(reconciliation: Reconciliation) -> str:
     )
     rest, most = reconciliation.residual, reconciliation.at_most
     cut_off = (
-        f"{reconciliation.unreported} requests were cut off before their tokens were reported; for these the"
-        f" engine counted {rest.prompt} prompt and {rest.generated} generated tokens, of at most"
-        f" {most.prompt} and {most.generated}"
+        f"{reconciliation.unreported} requests were cut off, by a time limit or an interruption, before their"
+        f" tokens were reported; for these the engine counted {rest.prompt} prompt and {rest.generated}"
+        f" generated tokens; their prompts have {most.prompt}, and answers of full length would have"
+        f" {most.generated}"
     )
     if rest == Counters():
         verdict = "they agree to the token"

@@ -8,9 +8,11 @@ test treats all pairs of seed and episode as independent. It is included for com
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -51,16 +53,9 @@ class Estimate(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-def bootstrap_mean(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of independent values with its percentile bootstrap interval; `None` without values.
-
-    For a paired comparison, pass the differences of the pairs.
-    """
-    return bootstrap_seeds({0: values})
-
-
 def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
-    """Return the mean of the seeds' means with its hierarchical percentile bootstrap interval.
+    """Return the mean of the seeds' means with its hierarchical percentile bootstrap interval; `None` without
+    values. For a paired comparison, pass the differences of the pairs.
 
     Seeds are drawn with replacement, then episodes within each drawn seed. With one seed, only episodes are
     drawn: the interval then applies to this library only. With fewer than five seeds the interval is too
@@ -73,6 +68,23 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
 
     columns = {seed: [numpy.asarray(own, dtype=float)[:, None]] for seed, own in values.items() if len(own)}
     return bootstrap_statistic(columns, lambda means: means[0])
+
+
+def estimate_score(values: Mapping[int, Sequence[float]]) -> Estimate | None:
+    """Return the mean of the seeds' mean scores with its interval, Wilson's for shares of successes.
+
+    A bootstrap of equal values has no width, but six failures do not prove a score of 0. Scores of one seed
+    that are all 0 or 1 are a share, and so are those of several seeds if all are 0, or all are 1.
+    """
+    pooled = [value for own in values.values() for value in own]
+    kinds, seeds = {*pooled}, sum(map(bool, values.values()))
+    if len(pooled) < 2 or not kinds <= {0.0, 1.0} or (seeds > 1 and len(kinds) > 1):
+        return bootstrap_seeds(values)
+    count, mean, square = len(pooled), sum(pooled) / len(pooled), NormalDist().inv_cdf(1 - TAIL) ** 2
+    middle = mean + square / (2 * count)
+    half = math.sqrt(square * (mean * (1 - mean) / count + square / (4 * count**2)))
+    low, high = ((middle + side * half) / (1 + square / count) for side in (-1, 1))
+    return Estimate(mean, max(low, 0.0), min(high, 1.0), count)
 
 
 def bootstrap_statistic(

@@ -16,8 +16,8 @@ from speedrunner.results.inference import (
     CONFIDENCE,
     RESAMPLES,
     Estimate,
-    bootstrap_mean,
     bootstrap_seeds,
+    estimate_score,
     paper_ttest,
     ttest_seeds,
 )
@@ -26,14 +26,12 @@ from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table, list_rows, table_of
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
 
-WORLD = ("env.primitives", "env.limits", "env.tasks")
+LIMITS = "env.limits"
+WORLD = ("env.primitives", LIMITS, "env.tasks")
 """Digests that make tasks with equal names different worlds."""
 
 POOLED = "scienceworld"
 """The environment of rows that pool both families, as in the caption of the paper's main figure."""
-
-Points = tuple[int, int]
-"""The checkpoints at which the first and the second side are compared."""
 
 Differences = dict[int, list[float]]
 """By seed, the difference of each test task that has a value on both sides."""
@@ -50,17 +48,17 @@ def pair_runs(first: Condition, second: Condition) -> dict[int, tuple[RunResult,
     return {seed: (run, second.runs[seed]) for seed, run in first.runs.items() if seed in second.runs}
 
 
-def subtract_values(first: RunResult, second: RunResult, points: Points, column: str) -> list[float]:
+def subtract_values(first: RunResult, second: RunResult, point: int, column: str) -> list[float]:
     """Return the second run's value minus the first's of each test task that has a value in both."""
-    one, other = first.values(points[0], column), second.values(points[1], column)
+    one, other = first.values(point, column), second.values(point, column)
     return (other - one.reindex(other.index)).dropna().tolist()
 
 
-def estimate_difference(first: Condition, second: Condition, points: Points, column: str) -> Estimate | None:
+def estimate_difference(first: Condition, second: Condition, point: int, column: str) -> Estimate | None:
     """Return the second side's mean minus the first's, over pairs of equal seed and task, with its bootstrap
     interval; `None` without pairs."""
     pairs = pair_runs(first, second)
-    return bootstrap_seeds({seed: subtract_values(*runs, points, column) for seed, runs in pairs.items()})
+    return bootstrap_seeds({seed: subtract_values(*runs, point, column) for seed, runs in pairs.items()})
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -82,10 +80,16 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The result of a comparison; `notes` are caveats."""
+    """The result of a comparison.
+
+    Attributes:
+        notes: caveats.
+        details: differences between the code of the runs.
+    """
 
     rows: list[Compared]
     notes: list[str]
+    details: list[str]
 
 
 def compare(sides: Sequence[RunResult]) -> Comparison:
@@ -111,17 +115,33 @@ def compare(sides: Sequence[RunResult]) -> Comparison:
     for point in points:
         for measure in MEASURES:
             for side in sides if measure.is_compared else ():
-                mean = bootstrap_mean(side.values(point, measure.name).tolist())
-                pairs = [] if side is first else subtract_values(first, side, (point, point), measure.name)
-                rows.append(Compared(point, measure.name, side.path, mean, bootstrap_mean(pairs)))
+                estimate = estimate_score if measure.name == "score" else bootstrap_seeds
+                mean = estimate({0: side.values(point, measure.name).tolist()})
+                pairs = [] if side is first else subtract_values(first, side, point, measure.name)
+                rows.append(Compared(point, measure.name, side.path, mean, bootstrap_seeds({0: pairs})))
     notes = [note for side in sides for note in _notes(side, first, points)]
-    return Comparison(rows, notes + caveats(each for side in sides for each in side.processes))
+    notes += caveats(each for side in sides for each in side.processes)
+    return Comparison(rows, notes, [line for side in others if (line := _compare_code(side, first))])
 
 
 def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
     """Return the differences between two runs that make tasks with equal names different worlds."""
     unlike = [each for each in differences(first.config, second.config) if each.startswith("env.")]
-    return unlike or [each for each in list_changes(first, second) if each.startswith(WORLD)]
+    changed = [each for each in list_changes(first, second) if each.startswith(WORLD)]
+    if not unlike and any(each.startswith(LIMITS) for each in changed):
+        limits = zip(_limits(first), _limits(second), strict=True)
+        unlike = [
+            f"{key} {one or 'default'} -> {other or 'default'}"
+            for (key, one), (_, other) in limits
+            if one != other
+        ]
+    return unlike or [f"{each.partition(':')[0]}, by other code" for each in changed]
+
+
+def _limits(run: RunResult) -> list[tuple[str, int | None]]:
+    """Return the limits of an episode that a run sets."""
+    calls = run.processes[-1].actor.role("actor").max_calls
+    return [("run.max_actions", run.config.run.max_actions), ("model.actor.max_calls", calls)]
 
 
 def list_changes(first: RunResult, second: RunResult) -> list[str]:
@@ -139,16 +159,20 @@ def _notes(side: RunResult, first: RunResult, points: list[int]) -> list[str]:
     unscored = int(played["score"].isna().sum())
     alone = len(set(played["task"]).difference(others["task"]))
     missing = side.unfinished
-    code = ", ".join(each for each in list_changes(first, side) if each.startswith(ACCEPTABLE))
     found = {
         f"is not finished: no complete evaluation after {_join_points(missing)} rollouts": missing,
         f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
         f"{alone} of its test tasks were not played by {first.path} and are excluded from pairs": alone,
         f"unknown prices of {', '.join(side.unpriced)}": side.unpriced,
-        f"was played with other code than {first.path}: {code}": code,
     }
     texts = [text for text, applies in found.items() if applies] + process_lines(side.processes)
     return [f"{side.path}: {text}" for text in texts]
+
+
+def _compare_code(side: RunResult, first: RunResult) -> str:
+    """Return the differences of a run's code from the first run's in a line; "" without differences."""
+    code = ", ".join(each for each in list_changes(first, side) if each.startswith(ACCEPTABLE))
+    return f"{side.path}: was played with other code than {first.path}: {code}" if code else ""
 
 
 def _join_points(points: list[int]) -> str:
@@ -175,12 +199,12 @@ class TaskDifference(msgspec.Struct, frozen=True):
         return self.scores[1] - self.scores[0]
 
 
-def list_task_differences(first: Condition, second: Condition, points: Points) -> list[TaskDifference]:
+def list_task_differences(first: Condition, second: Condition, point: int) -> list[TaskDifference]:
     """Return the tasks that both sides played, the largest difference in score first, then in output."""
     both = pandas.concat(
         pandas.merge(
-            one.tests(points[0]).assign(run=one.name),
-            other.tests(points[1]).assign(run=other.name),
+            one.tests(point).assign(run=one.name),
+            other.tests(point).assign(run=other.name),
             on="task",
             suffixes=("_0", "_1"),
         )
@@ -246,7 +270,7 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, An
         model, methods = a.condition_name.model, (a.condition_name.method, b.condition_name.method)
         for metric in TESTED:
             differences = {
-                seed: subtract_values(one, other, (last, last), metric)
+                seed: subtract_values(one, other, last, metric)
                 for seed, one, other in pairs
                 if last in common[seed]
             }

@@ -238,7 +238,12 @@ class Executor:
         history = History(run, self.method.sees)
         name = sleep_key(step.number)
         attempt = steps[0].attempt if steps else self._next_attempt(name)
-        journal = self.directory.sleep_journal(step.number, attempt, steps, self.shutdown.note_step)
+
+        def note_step() -> None:
+            self.shutdown.note_step()
+            self.progress.turn(step_name(step))
+
+        journal = self.directory.sleep_journal(step.number, attempt, steps, note_step)
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
 
         async def start(number: int, task: Task, spec: ActorSpec) -> Trajectory:

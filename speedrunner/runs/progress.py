@@ -6,16 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Self
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from serving.meter import Meter
 from speedrunner.config.console import describe_seconds, visible
+from speedrunner.store.episode_summary import MANY_REPEATS, count_repeats
 from speedrunner.store.records import Trajectory
 
 PLAIN_EVERY_S = 15.0
@@ -48,6 +47,7 @@ class Progress:
         self._began = time.monotonic()
         self._steps: dict[str, tuple[int, int]] = {}  # finished parts, total parts
         self._terminations: Counter[str] = Counter()
+        self._calls = self._repeated = 0
         self._told = 0.0
         self._waiting = ""
         self._live = Live(console=console, get_renderable=self.text, refresh_per_second=4, transient=True)
@@ -81,12 +81,13 @@ class Progress:
 
     @contextmanager
     def step(self, name: str, of: int, done: int) -> Iterator[None]:
-        """Show one step of the plan while it lasts: `done` of its `of` parts are finished, if it
-        has parts."""
+        """Show one step of the plan while it lasts: `done` of its `of` parts are finished. A sleep has turns,
+        whose number is unknown: `of` is 0."""
         self._steps[name], self._waiting = (done, of), ""
         try:
             yield
-            self.say(self._line())
+            if of:
+                self.say(self._line())
         finally:
             del self._steps[name]
 
@@ -97,6 +98,13 @@ class Progress:
         done, of = self._steps[step]
         self._steps[step] = (done + 1, of)
         self._terminations[str(trajectory.termination)] += 1
+        self._calls += len(trajectory.turns)
+        self._repeated += count_repeats(trajectory.turns)
+        self._say_now_and_then(self._line())
+
+    def turn(self, step: str) -> None:
+        """Count a turn of a sleep."""
+        self._steps[step] = (self._steps[step][0] + 1, 0)
         self._say_now_and_then(self._line())
 
     def _left_s(self) -> float | None:
@@ -115,12 +123,16 @@ class Progress:
 
     def _line(self) -> str:
         seconds = max(time.monotonic() - self._began, 1e-9)
-        steps = ", ".join(f"{name} {done}/{of}" if of else name for name, (done, of) in self._steps.items())
+        steps = ", ".join(
+            f"{name} {done}/{of}" if of else f"{name} turn {done}" for name, (done, of) in self._steps.items()
+        )
         parts = [*([steps] if steps else []), f"episodes {self._finished}/{self._total}"]
         if self._terminations:
             parts.append(
                 ", ".join(f"{count} {termination}" for termination, count in self._terminations.most_common())
             )
+        if self._repeated > MANY_REPEATS * self._calls:
+            parts.append(f"{self._repeated / self._calls:.0%} of calls repeat the one before")
         if self._meter is not None:
             total = self._meter.total
             share = total.cached / total.prompt if total.prompt else 0.0
@@ -128,8 +140,9 @@ class Progress:
                 f"{self._meter.requests / seconds:.1f} turns/s",
                 f"{total.completion / seconds:.0f} output tokens/s",
                 f"{share:.0%} of prompt tokens cached",
-                f"{self._meter.spent_usd:.4f} USD",
             ]
+            if self._meter.spent_usd:  # 0 says only that the model has no price
+                parts.append(f"{self._meter.spent_usd:.4f} USD")
         if queued := self._queued():
             parts.append(f"{queued} queued for room in the cache")
         left_s = self._left_s()
@@ -139,9 +152,7 @@ class Progress:
 
 
 class SweepProgress:
-    """Shows the progress of several runs: a live table on a terminal, and the lines of each run.
-
-    Use it as a context manager; its table is live inside.
+    """Counts the runs of a sweep, and prints a line when one ends. The lines of a run have its name.
 
     Args:
         total: number of runs.
@@ -153,36 +164,20 @@ class SweepProgress:
         self._total = total
         self._finished = finished
         self._stopped = 0
-        self._active: dict[str, Progress] = {}
-        self._live = Live(console=console, get_renderable=self.table, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Self:
-        if self._finished:
+        self._active: set[str] = set()
+        if finished:
             self._tell()
-        if self._console.is_terminal:
-            self._live.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def begin(self, path: str, progress: Progress) -> None:
+    def begin(self, path: str) -> None:
         """Add a run that has started."""
-        self._active[path] = progress
+        self._active.add(path)
 
     def end(self, path: str, *, finished: bool) -> None:
         """Remove a run that has finished, has stopped, or could not start."""
-        self._active.pop(path, None)
+        self._active.discard(path)
         self._finished += finished
         self._stopped += not finished
         self._tell()
-
-    def table(self) -> Group:
-        """Return a table with one row for each active run, and the number of other runs."""
-        table = Table(box=None, padding=(0, 1), show_header=False)
-        for path, progress in self._active.items():
-            table.add_row(Text(visible(Path(path).name)), progress.text())
-        return Group(table, Text(self._line()))
 
     def _tell(self) -> None:
         self._console.print(Text(f"sweep: {self._line()}"), soft_wrap=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -262,12 +262,12 @@ async def open_run(
             yield None
             return
         check_keys(setup.services)
-        _claim(directory, setup, initial)
         # Reads the ledger, so a damaged one is reported before a server starts.
         tried = attempts(stored.iterate_ledger(), stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)
         before = episodes - sum(len(due.tasks) for due in left)
-        with Progress(console, episodes, before, name) as progress:
+        claim = _claim(directory, setup, initial)
+        with claim, Progress(console, episodes, before, name) as progress:
             setup = await size(setup, progress.say)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
@@ -279,8 +279,10 @@ async def open_run(
             yield OpenRun(setup, directory, process, left, tried, progress)
 
 
-def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:
-    """Write the configuration of a new run, the history that it carries, and its first policy."""
+@contextmanager
+def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Iterator[None]:
+    """Write the configuration of a new run, the history that it carries, and its first policy. Withdraw them
+    at the end if no process could start to play."""
     is_new = not directory.files.config.exists()
     if is_new or not directory.policies.versions():
         initial = initial or setup.initial_policy()
@@ -291,6 +293,12 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
             directory.carry_history(source, version)
             initial = first_policy(source, version)  # of the same version, if the source is being played
         directory.write_policy(initial)
+    try:
+        yield
+    finally:
+        if not (directory.files.processes.exists() or directory.files.episodes.exists()):
+            with suppress(StorageError):
+                directory.withdraw()
 
 
 def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:

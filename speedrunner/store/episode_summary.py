@@ -11,6 +11,9 @@ NOTHING = "None"
 """The reply of a call that returned nothing, such as an action in Crafter. It does not say whether the world
 changed, so it is no repeated result."""
 
+MANY_REPEATS = 1 / 3
+"""Share of calls that repeat the call before them, above which people are told."""
+
 
 def summarize_episode(trajectory: Trajectory, phase: Phase, checkpoint: int) -> EpisodeRow:
     """Return the summary row of a whole episode."""

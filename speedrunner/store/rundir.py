@@ -101,6 +101,13 @@ class RunDirectory:
         self._own()
         files.write_atomic(self.files.config, text.encode())
 
+    def withdraw(self) -> None:
+        """Make the folder no run again, as nothing was played. Logs and the ledger stay."""
+        self._own()
+        for name in (CARRIED, self.policies.folder.name):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        self.files.config.unlink()
+
     def mark_finished(self, step: str) -> None:
         """Mark a step as finished, with the sizes of all files. Call this after all its records are
         written."""

@@ -44,8 +44,11 @@ _NUMBERED = {
     "sleep": "sleeps/*.json",
 }
 """Files of each phase; the star is a number of four digits or more."""
-_BEFORE_CONFIG = {"lock", "state.json", "server.log", "inducer_server.log", "workers.log", *FOLDERS}
-"""Names in the folder of a run that was killed before it wrote its configuration."""
+_BEFORE_CONFIG = {
+    *("lock", "state.json", "server.log", "inducer_server.log", "workers.log"),
+    *("requests.jsonl", "reconciliation.jsonl", *FOLDERS),
+}
+"""Names in the folder of a run that has no configuration yet, or whose start was refused."""
 
 
 class RunDirectoryError(files.StorageError):

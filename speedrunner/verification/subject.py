@@ -13,6 +13,7 @@ from speedrunner.runs.identity import checkout
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.records import Phase, Trajectory
 from speedrunner.store.run_data import RunData
+from speedrunner.store.stored_run import RunDirectoryError
 
 ACTOR_TEXTS = ("actor/system", "actor/user")
 """Names of the actor's texts in the record of a process."""
@@ -36,7 +37,7 @@ class Subject:
         policy: returns a version of the run's policy; raises `InvalidPolicy`.
 
     Raises:
-        StorageError, InvalidConfig: it cannot be read.
+        StorageError, InvalidConfig: it cannot be read, or has no episode.
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part does not exist
         here.
         SandboxUnavailable: skills cannot be isolated on this machine.
@@ -45,6 +46,8 @@ class Subject:
     def __init__(self, run: RunData, trust: Collection[str] = ()) -> None:
         self.run = run
         self.process = next(reversed(run.processes), None)
+        if self.process is None and not run.rows:
+            raise RunDirectoryError(f"{run.path} has no episode yet: nothing to verify")
         self.setup = set_up_stored(run, trust)
         self.policy = cache(run.policies.load)
 

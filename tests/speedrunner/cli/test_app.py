@@ -116,7 +116,7 @@ class TestCommands:
             ["2", "1.000", "0%", "2", "1.0"],
             ["4", "1.000", "0%", "2", "1.0"],
         ]
-        assert "0.75 uncached, 0.075 cached, 9 output (USD per million tokens)" in out
+        assert "Notes on these numbers: speedrunner compare RUN --notes" in out
         assert "they agree to the token" in out
         assert out.rstrip().endswith(f"The run's files are in {run.dir}")
         check_whole(run)

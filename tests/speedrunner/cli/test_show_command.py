@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from envs import Outcome
@@ -23,6 +24,8 @@ def test_it_prints_what_was_said_called_and_seen_and_what_it_came_to(learnt: Scr
     text, usage = done.stdout, turn.usage
     for part in (*(message.content for message in turn.messages), turn.text):
         assert part in text
+    tools = text.partition("\n\nTools:\n")[2].partition("\n--- user\n")[0].splitlines()
+    assert [json.loads(line)["function"]["name"] for line in tools] == ["walk", "look", "to_flag"]
     assert text.startswith("test/0002/0000: policy v0001, success, score 1, 1 LLM calls, 1 actions, ")
     seen = "You are at field 0. The flag is at field 7."
     assert f"[1]\n  to_flag()\n    look() -> {seen}\n    walk(steps=7) -> " in text

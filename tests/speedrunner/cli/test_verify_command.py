@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.scripted_runs import ScriptedRun, in_process
+from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.tampered_runs import change, copy_of, trusting
 
 
@@ -16,6 +16,13 @@ def test_one_line_for_each_check_of_a_run_that_holds(learnt: ScriptedRun) -> Non
     checks = ("plan", "policies", "reconciliations", "replay")
     assert [line.split(": ")[0].split() for line in lines] == [["ok", check] for check in checks]
     assert summary == f"{learnt.dir}: 4 ok"
+
+
+def test_a_run_that_has_played_nothing_asks_for_no_trust(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = copy_of(learnt.dir, tmp_path)
+    for path in (*run.glob("*.jsonl"), *run.glob("*/*.jsonl"), run / "state.json"):
+        path.unlink()
+    assert complaint(in_process("verify", str(run))) == f"{run} has no episode yet: nothing to verify"
 
 
 def test_differences_are_named_and_so_is_other_code(learnt: ScriptedRun, tmp_path: Path) -> None:

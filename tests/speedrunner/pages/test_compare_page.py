@@ -1,4 +1,4 @@
-"""The pages that compare runs, checkpoints and conditions."""
+"""The pages that compare conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REACT, LEARNT = "condition-babyai-react-tiny-random", "condition-babyai-speedrun
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """Two seeds of two methods, and a run of another environment."""
+    """Two seeds of two methods, a run without a checkpoint of theirs, and one that has played nothing."""
     folder = tmp_path_factory.mktemp("compared")
     for seed in (0, 1):
         learnt(folder / f"learnt-{seed}", run={"seed": seed})
@@ -24,6 +24,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         run.policy(0, {})
         for point in (0, 2, 4):
             run.test(point, 0, [0.0, 0.25])
+    alone = SmallRun(folder / "opo", method={"name": "opo"})
+    alone.policy(0, {})
+    alone.test(9, 0, [0.0, 0.0])
     other = SmallRun(folder / "crafter", env={"name": "crafter", "num_dists": None})
     other.policy(0, {})
     return Site(folder)
@@ -38,8 +41,9 @@ def text_of(site: Site, path: str) -> str:
 def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
     answer = site.answer("compare.html").content.decode()
     assert f'href="compare/{REACT}/{LEARNT}.html"' in answer
-    assert f'href="compare/{LEARNT}@0/{LEARNT}@4.html"' in answer
     assert '<td class="number">1</td>' in answer
+    assert "not with react: they have no finished checkpoint in common" in answer
+    assert "crafter" not in Elements(answer).text.partition("babyai")[0]
     assert 'href="runs/learnt-1/index.html">seed 1</a>' in answer
 
 
@@ -52,19 +56,11 @@ def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> No
     assert site.answer("runs/react-1/test/0004/0000/1.html").status == 200
 
 
-def test_checkpoints_of_one_run_are_compared(site: Site) -> None:
-    shown = " ".join(text_of(site, "compare/learnt-0@0/learnt-0@4.html").split())
-    assert "learnt-0 after 0 rollouts → learnt-0 after 4 rollouts" in shown
-    assert "score0.2510.75" in shown
-    assert "same configuration" in shown
-
-
 @pytest.mark.parametrize(
     ("first", "second", "problem"),
     [
-        ("learnt-0", "none", "none is not a run or condition of this folder"),
-        ("learnt-0@3", "react-0", "learnt-0 has not finished checkpoint 3: it has 0, 2, 4"),
-        ("learnt-0", "crafter", "no checkpoint was finished by both"),
+        (LEARNT, "none", "none is not a condition of this folder"),
+        (LEARNT, "condition-babyai-opo-tiny-random", "they have no finished checkpoint in common"),
     ],
 )
 def test_what_cannot_be_compared_is_explained(site: Site, first: str, second: str, problem: str) -> None:

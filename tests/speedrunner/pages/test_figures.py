@@ -9,7 +9,6 @@ from speedrunner.pages.plots import Figure
 from speedrunner.results.conditions import frontier, group_runs
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
-from tests.speedrunner.results.test_tables import pair
 
 
 def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny-random") -> RunResult:
@@ -92,16 +91,6 @@ def test_without_prices_nothing_is_drawn_in_usd() -> None:
     }
 
 
-def test_what_the_cache_saved_stands_on_both_evaluations() -> None:
-    figure = drawn(*pair(0, {"uncached": 10.0}, {"uncached": 100.0}))["prefix_cache_tiny_random"]
-    tokens, usd = figure.rows[0]
-    assert [(line.name, line.x, line.y) for line in tokens.series] == [
-        ("with prefix cache", ["asi, babyai"], [10.0]),
-        ("without", ["asi, babyai"], [100.0]),
-    ]
-    assert usd.y == "USD per episode, without sleeps"
-
-
 def trained(env: str, method: str, *usd: float) -> RunResult:
     """A run with a checkpoint every 50 rollouts until which training took these USD and as many kTokens."""
     spent = [{"usd": each, "uncached": 0.0, "cached": 0.0, "output": 1000 * each} for each in usd]
@@ -119,15 +108,6 @@ def test_the_spend_on_training_is_drawn_over_rollouts_for_each_environment() -> 
     (voyager,) = figure.rows[0][0].series
     assert (voyager.name, voyager.x, voyager.y) == ("voyager", [0, 50, 100], [0.0, 2.0, 5.0])
     assert figure.rows[1][0].series[0].y == [0.0, 2000.0, 5000.0]
-
-
-def test_tokens_are_stacked_by_class() -> None:
-    ((panel,),) = drawn(run("babyai", "react", 0, 0.2))["tokens_tiny_random"].rows
-    assert [(line.name, line.x, line.y) for line in panel.series] == [
-        ("uncached", ["react"], [100.0]),
-        ("cached", ["react"], [900.0]),
-        ("output", ["react"], [40.0]),
-    ]
 
 
 def test_the_frontier_is_what_no_other_beats_in_both() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from serving.model_configs import load_model_config
-from speedrunner.pages.collected import Collected, list_shared_facts
+from speedrunner.pages.collected import Collected
 from speedrunner.pages.figures import figures
 from speedrunner.pages.page import ROWS, page
 from speedrunner.results.claims import claim_tables, judge_claims
@@ -19,7 +19,6 @@ from speedrunner.results.published import list_claims
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
-from speedrunner.store.records import Machine
 from tests.page_elements import HOSTILE, Elements
 from tests.speedrunner.results.summaries import checkpoint, summary
 from tests.speedrunner.run_samples import process
@@ -142,11 +141,3 @@ def test_conditions_have_means_and_deviations_at_the_last_checkpoint() -> None:
     assert re.findall("<td[^>]*>(.*?)</td>", shown) == [
         *("tiny-random", "2", "10", "0.5 ± 0.3536", "50 ± 0", "$0.0002 ± $0", "$0.0002 ± $0", "90%"),
     ]
-
-
-def test_machines_and_versions_are_named_with_the_runs_that_have_them() -> None:
-    machine = Machine("A processor", 8, 33.7, ["H100, 81559 MiB"] * 2)
-    played = msgspec.structs.replace(process(load_model_config("tiny-random")), machine=machine)
-    run = replace(summary(), processes=[played])
-    facts = list_shared_facts([run])
-    assert facts["Hardware", "here: A processor, 8 cores, 34 GB; 2 x H100, 81559 MiB"] == [run.path]

@@ -35,17 +35,19 @@ def test_runs_that_differ_by_their_seed_are_one_group() -> None:
     ]
 
 
-def test_what_else_changes_results_is_named_where_runs_beside_each_other_differ_in_it() -> None:
-    runs = summary(rollouts=200), summary(rollouts=20), summary(env="crafter", rollouts=7)
-    assert names(*runs) == [
-        ("babyai", "react (run.rollouts=20)", [0]),
-        ("babyai", "react (run.rollouts=200)", [0]),
+def test_runs_with_other_settings_have_a_letter_that_a_note_explains() -> None:
+    runs = summary(max_actions=200), summary(max_actions=20), summary(env="crafter", max_actions=7)
+    assert names(*runs, summary(method="asi", max_actions=20, rollouts=20)) == [
+        ("babyai", "asi B", [0]),
+        ("babyai", "react A", [0]),
+        ("babyai", "react B", [0]),
         ("crafter", "react", [0]),
     ]
-    others = summary(rollouts=200), summary(method="asi", rollouts=20, in_flight=3)
-    assert names(*others) == [
-        ("babyai", "asi (run.rollouts=20)", [0]),
-        ("babyai", "react (run.rollouts=200)", [0]),
+    notes = group_runs(runs)[1]
+    assert notes == ["babyai, tiny-random: A has run.max_actions=200; B has run.max_actions=20"]
+    assert names(summary(rollouts=200), summary(method="asi", rollouts=20, eval_every=10)) == [
+        ("babyai", "asi", [0]),
+        ("babyai", "react", [0]),
     ]
 
 

@@ -12,9 +12,9 @@ from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Prices, Usage
 from speedrunner.results.cost_text import (
     checkpoint_lines,
+    checkpoint_notes,
     cost_lines,
     limit_lines,
-    notes,
     price_text,
     reconciliation_line,
 )
@@ -35,7 +35,15 @@ FIRST = {
         "context_overflow": 0.0,
         "repeat_limit": 0.0,
     },
-    **{"limited": 0.5, "score": 0.5, "llm_calls": 1.0, "uncached": 25.0, "cached": 90.0, "output": 15.0},
+    **{
+        "limited": 0.5,
+        "score": 0.5,
+        "llm_calls": 1.0,
+        "repeated_calls": 0.25,
+        "uncached": 25.0,
+        "cached": 90.0,
+        "output": 15.0,
+    },
     **{"cost_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False},
 }
 SECOND = FIRST | {
@@ -59,6 +67,16 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
         ["0", "0.500", "50%", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
         ["2", "1.000", "0%", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
     ]
+
+
+def test_the_share_of_repeated_calls_is_next_to_the_score_where_it_is_large() -> None:
+    few, many = (checkpoint_lines({"one": [FIRST | {"repeated_calls": share}]}) for share in (0.25, 0.5))
+    assert [line.split()[:4] for line in (few[2], many[2])] == [
+        ["0", "0.500", "50%", "2"],
+        ["0", "0.500", "50%", "50%"],
+    ]
+    assert "run.stop_after_repeats=N" in many[-1]
+    assert few[-1] == few[2]
 
 
 def test_costs_with_engine_time_and_cache(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
@@ -97,8 +115,8 @@ def test_notes_tell_prices_and_what_is_left_out_or_not_measured(tmp_path: Path, 
     cut = msgspec.structs.replace(row(7.0, Usage(5, 0, 5)), thought_cut=True)
     other = row(7.0, Usage(5, 0, 5), "inducer", model="other")
     texts = {
-        "an unscored episode": notes([FIRST, SECOND], [BY_TOKEN]),
-        "all episodes scored": notes([SECOND], [BY_TOKEN]),
+        "an unscored episode": checkpoint_notes([FIRST, SECOND], [BY_TOKEN]),
+        "all episodes scored": checkpoint_notes([SECOND], [BY_TOKEN]),
         "two models with equal prices": price_text(PriceBook("mine", {"m": LIST, "n": LIST})),
         "two models": price_text(PriceBook("mine", {"m": LIST, "n": Prices(2, 2, 2)})),
         "a model without prices": "\n".join(cost_lines(costs("unpriced", *ROWS[1:], other))),

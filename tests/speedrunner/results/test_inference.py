@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
+from scipy.stats import binomtest
 
 from speedrunner.results.inference import (
+    CONFIDENCE,
     Estimate,
-    bootstrap_mean,
     bootstrap_seeds,
+    estimate_score,
     paper_ttest,
     ttest_seeds,
 )
@@ -47,9 +49,19 @@ class TestSeeds:
 
     def test_the_bootstrap_of_one_seed_resamples_its_episodes(self) -> None:
         values = [0.0, 1.0, 1.0, 0.0, 1.0]
-        assert bootstrap_seeds({0: values}) == bootstrap_mean(values)
-        assert bootstrap_mean([0.5]) == Estimate(0.5, None, None, 1)
-        assert bootstrap_mean([]) is None
+        assert bootstrap_seeds({0: values, 1: []}) == bootstrap_seeds({0: values})
+        assert bootstrap_seeds({0: [0.5]}) == Estimate(0.5, None, None, 1)
+        assert bootstrap_seeds({0: []}) is None
+
+    def test_a_share_of_one_seed_and_equal_scores_have_the_interval_of_wilson(self) -> None:
+        for won, of in ((0, 6), (6, 6), (1, 6), (5, 10)):
+            found = estimate_score({0: [1.0] * won + [0.0] * (of - won)})
+            assert found is not None
+            around = binomtest(won, of).proportion_ci(CONFIDENCE, method="wilson")
+            assert found.ends == pytest.approx((around.low, around.high))
+        assert estimate_score({0: [0.0] * 3, 1: [0.0] * 3}) == estimate_score({0: [0.0] * 6})
+        for values in ({0: [0.0, 1.0], 1: [1.0, 1.0]}, {0: [0.0, 0.5]}, {0: [1.0]}):
+            assert estimate_score(values) == bootstrap_seeds(values)
 
     def test_a_seed_that_is_drawn_twice_has_new_episodes_each_time(self) -> None:
         values = [0.0, 1.0] * 50

@@ -12,7 +12,7 @@ import yaml
 
 from envs import Outcome
 from serving.usage import Prices, Usage
-from speedrunner.results.cost_text import notes
+from speedrunner.results.cost_text import checkpoint_notes
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import Classes, run_costs
 from speedrunner.results.means import frame_checkpoints, share_sleeps
@@ -138,7 +138,7 @@ def test_an_episode_without_a_request_keeps_its_score_and_is_in_no_mean_of_costs
     last = rows(run)[2]
     assert (last["score"], last["silent"], last["context_overflow"]) == (0.5, 1, 0.5)
     assert [last[name] for name in ("llm_calls", "uncached", "output")] == [1, 10, 1]
-    assert " 1 sent no request: their score counts, their calls, tokens and USD do not." in notes(
+    assert " 1 sent no request: their score counts, their calls, tokens and USD do not." in checkpoint_notes(
         [last], [BOOK]
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.errors import EngineDead, InvalidModelConfig, SpendingCapReached
+from serving.errors import EngineDead, InvalidModelConfig, ServingError, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.results.frames import frame_episodes, frame_sleeps
@@ -19,6 +19,7 @@ from speedrunner.results.means import share_sleeps
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake, unfinished_steps
+from speedrunner.store.discovery import runs_below
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
@@ -185,10 +186,18 @@ class TestFaults:
         run = corridor(script(lambda request: refuse(401, "no")))
         with pytest.raises(EngineDead, match=r"refuses the API key \(no\)"):
             await run.play()
-        assert run.data.episodes == []
         run.server.script = script(walker, LEARN)
         await run.play()
         check_whole(run)
+
+
+async def test_a_refused_start_leaves_no_run_and_the_same_folder_can_be_used(corridor: Runs) -> None:
+    run = corridor(script(walker, LEARN))
+    with pytest.raises(ServingError, match="127.0.0.1:9"):
+        await run.play("serving.url=http://127.0.0.1:9/v1")
+    assert runs_below(run.folder) == []
+    await run.play()
+    check_whole(run)
 
 
 class TestSpendingCap:

@@ -113,27 +113,30 @@ def test_what_a_run_waits_for_is_shown_until_it_is_there(meter: Meter) -> None:
         assert str(progress.text()).startswith("wake/0000 0/1 · episodes 0/1")
 
 
-class TestSweep:
-    def test_a_terminal_shows_one_table_with_a_row_for_each_run_that_goes_on(self) -> None:
-        console, _ = plain()
-        with SweepProgress(console, total=5, finished=1) as sweep:
-            for name, of in (("first", 8), ("second", 4)):
-                with Progress(console, of, 2, name) as progress:
-                    sweep.begin(name, progress)
-            shown = io.StringIO()
-            Console(file=shown, width=100).print(sweep.table())
-        lines = [line.strip() for line in shown.getvalue().splitlines()]
-        assert re.fullmatch(r"first +episodes 2/8", lines[0])
-        assert re.fullmatch(r"second +episodes 2/4", lines[1])
-        assert lines[2] == "1 of 5 runs are finished, 2 going on, 2 waiting"
+def test_each_end_of_a_run_of_a_sweep_is_a_line() -> None:
+    console, output = plain()
+    sweep = SweepProgress(console, total=3, finished=0)
+    for name, finished in (("one", True), ("two", False)):
+        sweep.begin(name)
+        sweep.end(name, finished=finished)
+    assert output.getvalue().splitlines() == [
+        "sweep: 1 of 3 runs are finished, 2 waiting",
+        "sweep: 1 of 3 runs are finished, 1 waiting, 1 stopped",
+    ]
 
-    def test_elsewhere_each_end_of_a_run_is_a_line(self) -> None:
-        console, output = plain()
-        with SweepProgress(console, total=3, finished=0) as sweep, Progress(console, 4, 0, "one") as progress:
-            for name, finished in (("one", True), ("two", False)):
-                sweep.begin(name, progress)
-                sweep.end(name, finished=finished)
-        assert output.getvalue().splitlines() == [
-            "sweep: 1 of 3 runs are finished, 2 waiting",
-            "sweep: 1 of 3 runs are finished, 1 waiting, 1 stopped",
-        ]
+
+def test_a_sleep_shows_its_turns_and_a_run_its_repeated_calls(clock: list[float]) -> None:
+    console, output = plain()
+    failed = trajectory().turns[0]
+    with Progress(console, total=2, finished=0) as progress:
+        progress.begin(Meter(lambda row: None, Prices(uncached=0, cached=0, output=0)))
+        with progress.step("wake/0000", 1, 0):
+            progress.episode("wake/0000", trajectory(turns=[failed] * 4))
+        with progress.step("sleep/0001", 0, 0):
+            for _ in range(2):
+                clock[0] += 20.0
+                progress.turn("sleep/0001")
+    lines = output.getvalue().splitlines()
+    assert " · 75% of calls repeat the one before · " in lines[0]
+    assert [line.partition(" · ")[0] for line in lines[-2:]] == ["sleep/0001 turn 1", "sleep/0001 turn 2"]
+    assert not any("USD" in line for line in lines)
