@@ -146,11 +146,6 @@ def describe(found: Collected) -> list[str]:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
             lines.append(f"{run.path} is not finished: no complete evaluation after {points} rollouts")
-        if unscored := int(run.checkpoints["unscored"].sum()):
-            lines.append(
-                f"{run.path}: {unscored} test episodes ended by an infrastructure error and are"
-                " excluded from means"
-            )
     lines.append(f"claims of the paper: {count_verdicts(found.judged)} (tables/claims.csv)")
     missing: dict[str, int] = {}
     for row in rows:
@@ -166,19 +161,10 @@ def describe(found: Collected) -> list[str]:
 
 
 def count_contents(conditions: Sequence[Condition]) -> dict[str, str]:
-    """Return the numbers and names of all runs, by what they count."""
+    """Return the numbers of runs, conditions and episodes, their dates and terminations, by name."""
     runs = [run for condition in conditions for run in condition.runs.values()]
-    columns = [*zip(*(condition.names for condition in conditions), strict=True)] or [(), (), ()]
-    counts = {
-        "Runs": f"{len(runs):,}",
-        "Conditions": f"{len(conditions):,}",
-        "Episodes": f"{sum(len(run.episodes) for run in runs):,}",
-        **{
-            word: ", ".join(dict.fromkeys(names))
-            for word, names in zip(("Environments", "Methods", "Models"), columns, strict=True)
-        },
-        "Seeds": ", ".join(map(str, sorted({run.seed for run in runs}))),
-    }
+    episodes = sum(len(run.episodes) for run in runs)
+    counts = {"Runs": f"{len(runs):,}", "Conditions": f"{len(conditions):,}", "Episodes": f"{episodes:,}"}
     if starts := [run.started for run in runs if run.started is not None]:
         dates = (f"{datetime.fromtimestamp(start):%Y-%m-%d}" for start in (min(starts), max(starts)))
         counts["Started"] = " to ".join(dict.fromkeys(dates))

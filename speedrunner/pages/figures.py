@@ -26,14 +26,12 @@ from speedrunner.results.conditions import (
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import played_models
 
-SCORE, OUTPUT, USD, SPEND = "score", "output", "cost_usd", "training_usd"
+SCORE, OUTPUT, USD = "score", "output", "cost_usd"
 LABELS = {
     SCORE: "score",
     OUTPUT: "output tokens per episode",
     USD: "USD per episode",
     "combat": "share of functions about combat",
-    SPEND: "training USD",
-    "training_output": "training output tokens",
 }
 ROLLOUTS = "training rollouts"
 
@@ -64,7 +62,7 @@ class ModelRuns:
     def curve(self, envs: Sequence[str], method: str, measure: str) -> Curve:
         """Return the curve of one condition; without points if it was not played, or has no price."""
         found = curve(self.groups, envs, method, self.model, measure)
-        if measure in (USD, SPEND) and not any(value.mean for value in found.values()):
+        if measure == USD and not any(value.mean for value in found.values()):
             return {}
         return found
 
@@ -152,19 +150,6 @@ def _replay_columns(runs: ModelRuns) -> Columns:
     third = FAMILIES[:1]
     is_played = "asi_replay" in runs.methods(third)
     return {"ScienceWorld 3": (third, ["asi", "asi_replay", OURS])} if is_played else {}
-
-
-def _trained_columns(runs: ModelRuns) -> Columns:
-    """Return the methods that have spent tokens on training at a finished checkpoint."""
-
-    def is_trained(envs: Sequence[str], name: str) -> bool:
-        spent = runs.last(envs, name, "training_output")
-        return spent is not None and spent.mean > 0
-
-    return {
-        title: (envs, [name for name in names if is_trained(envs, name)])
-        for title, (envs, names) in _main_columns(runs).items()
-    }
 
 
 def _pareto(runs: ModelRuns) -> list[list[Panel]]:
@@ -281,13 +266,6 @@ FIGURES = (
         "Skill induction that verifies skills by replay, which breaks the rule of no replay, compared with"
         " the others.",
         _curves(SCORE, OUTPUT, columns=_replay_columns),
-    ),
-    FigurePlan(
-        "training_spend",
-        "What learning costs",
-        "USD and output tokens that training has taken after so many rollouts, by all roles, induction"
-        " included: means over seeds, bands one standard deviation. ReAct trains nothing.",
-        _curves(SPEND, "training_output", columns=_trained_columns),
     ),
 )
 """The figures in the order of the page."""

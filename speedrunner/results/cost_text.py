@@ -54,9 +54,6 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 }
 """Columns of the table of checkpoints. Headings have two lines, so that the table fits into 80 characters."""
 
-REPEATED = "re-\npeated"
-"""The column that is there only if a checkpoint has `MANY_REPEATS`."""
-
 CHECKPOINTS_DROPPED = ("USD per rollout", "uncached tokens", "cached tokens", "cut", "test episodes")
 """Columns of that table that a narrow terminal leaves out first."""
 
@@ -115,7 +112,7 @@ def checkpoint_lines(runs: Mapping[str, Sequence[Row]], width: float = inf) -> l
     """
     names = len(runs) > 1
     repeats = any(share_repeated(row) > MANY_REPEATS for rows in runs.values() for row in rows)
-    columns = {name: text for name, text in COLUMNS.items() if name != REPEATED or repeats}
+    columns = {name: text for name, text in COLUMNS.items() if repeats or not name.endswith("peated")}
     lines = [["run"] * names + [*columns]]
     for name, rows in runs.items():
         for number, row in enumerate(rows):

@@ -91,25 +91,6 @@ def test_without_prices_nothing_is_drawn_in_usd() -> None:
     }
 
 
-def trained(env: str, method: str, *usd: float) -> RunResult:
-    """A run with a checkpoint every 50 rollouts until which training took these USD and as many kTokens."""
-    spent = [{"usd": each, "uncached": 0.0, "cached": 0.0, "output": 1000 * each} for each in usd]
-    points = [checkpoint(50 * n, [{}], spent=each) for n, each in enumerate(spent)]
-    return summary(env, method, 0, *points)
-
-
-def test_the_spend_on_training_is_drawn_over_rollouts_for_each_environment() -> None:
-    figure = drawn(
-        trained("crafter", "react", 0.0, 0.0),
-        trained("crafter", "voyager", 0.0, 2.0, 5.0),
-        trained("babyai", "opo", 0.0, 0.5),
-    )["training_spend_tiny_random"]
-    assert [[panel.title for panel in row] for row in figure.rows] == [["Crafter", "BabyAI"]] * 2
-    (voyager,) = figure.rows[0][0].series
-    assert (voyager.name, voyager.x, voyager.y) == ("voyager", [0, 50, 100], [0.0, 2.0, 5.0])
-    assert figure.rows[1][0].series[0].y == [0.0, 2000.0, 5000.0]
-
-
 def test_the_frontier_is_what_no_other_beats_in_both() -> None:
     points = {"cheap": (1.0, 0.2), "good": (3.0, 0.9), "worse": (4.0, 0.5), "dear": (9.0, 0.95)}
     assert frontier(points) == ["cheap", "good", "dear"]

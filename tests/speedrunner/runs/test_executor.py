@@ -193,7 +193,7 @@ class TestFaults:
 
 async def test_a_refused_start_leaves_no_run_and_the_same_folder_can_be_used(corridor: Runs) -> None:
     run = corridor(script(walker, LEARN))
-    with pytest.raises(ServingError, match="127.0.0.1:9"):
+    with pytest.raises(ServingError, match=r"127\.0\.0\.1:9"):
         await run.play("serving.url=http://127.0.0.1:9/v1")
     assert runs_below(run.folder) == []
     await run.play()
