@@ -45,11 +45,7 @@ Columns = dict[str, tuple[Sequence[str], Sequence[str]]]
 
 
 class ModelRuns:
-    """The runs of one model.
-
-    Attributes:
-        groups: its conditions.
-    """
+    """The runs of one model; `groups` are its conditions."""
 
     def __init__(self, groups: Sequence[Condition], model: str) -> None:
         self.groups = [group for group in groups if group.condition_name.model == model]
