@@ -16,14 +16,14 @@ import msgspec
 
 from serving.admission import replicas_of
 from serving.conversation import sampling
-from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
-from serving.engine.endpoint import Endpoint
+from serving.engine.client import Engine, RequireAlive, RetryPolicy, wait_until_ready
+from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu, GpuReport, read_gpus
 from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.server_log import list_phases
 from serving.engine.watchdog import patience_for, watch
-from serving.errors import ServerFailed
+from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import divide_gpus, require_gpus
 from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
@@ -32,10 +32,9 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.options import ServiceOptions, running_endpoint
 from serving.reconciliation import Reconciliation, TokenSums
-from serving.restarts import Restarts
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Counters, Prices
+from serving.usage import Prices
 from serving.weights import prepare
 
 Say = Callable[[str], None]
@@ -54,7 +53,6 @@ class Deployment:
         endpoint: its address.
         server: the server that we started; `None` for one that others run.
         replicas: the engine's replicas, shared by all clients.
-        restarts: the restarts of our server; `None` for one that others run.
     """
 
     def __init__(
@@ -75,11 +73,10 @@ class Deployment:
         self._tokenizer = tokenizer
         self._say = say
         self._waiting = waiting
-        self.restarts = None if server is None else Restarts(server, self._start_again, say)
+        self._killing: asyncio.Future[None] | None = None
         self._outage_news = -math.inf
         """Monotonic time of the last line about an engine that does not answer."""
         self._engines: list[Engine] = []
-        self._models: list[Model] = []
         self._reconciliations = TokenSums(model_config.name, ours=server is not None)
 
     async def open(self) -> None:
@@ -121,13 +118,11 @@ class Deployment:
         if context is not None and context < model_config.context:
             model_config = msgspec.structs.replace(model_config, context=context)
         self._reconciliations.add(meter)
-        async with self._engine(meter, self.restarts.recover if self.restarts else None) as engine:
+        async with self._engine(meter, self._require_alive if self.server else None) as engine:
             model = Model(model_config, engine, self._tokenizer, self.replicas, admission)
-            self._models.append(model)
             try:
                 yield model
             finally:
-                self._models.remove(model)
                 await model.close()
 
     @property
@@ -141,37 +136,42 @@ class Deployment:
         return sum(replica.waiting for replica in self.replicas)
 
     async def hung(self) -> None:
-        """End all waiting requests and our server. The first of these requests restarts it."""
-        if self.restarts:
+        """End our server and all waiting requests."""
+        if self.server is not None:
             self._say("the engine hangs: requests run, and it shows no progress; it is stopped")
-            await self.restarts.kill()
+            self._killing = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
+            await asyncio.shield(self._killing)
         for engine in self._engines:
             engine.give_up()
 
     async def close(self) -> None:
-        """Abort a restart in progress."""
-        if self.restarts:
-            await self.restarts.close()
+        """Wait until our server has ended if it is being killed."""
+        if self._killing is not None:
+            await self._killing
+
+    async def _require_alive(self) -> None:
+        """See `engine.client.RequireAlive`. A server may be too busy to answer: the watchdog decides if it
+        hangs."""
+        assert self.server is not None
+        if not self.server.alive or await self.endpoint.health(BUSY_S) not in (200, None):
+            why = "; ".join(line.strip() for line in self.server.failure().splitlines()[:2])
+            raise ServerDied(f"the engine died: {why}")
 
     async def reconciliation(self) -> Reconciliation | None:
         """Compare the ledgers of all clients with the engine's counters; `None` if it has no counters.
 
-        No request may be in flight. A restarted server has lost its counters. The comparison then covers the
-        time since the restart.
+        No request may be in flight.
         """
         if self.model_config.hosted:
             return None
-        restart = self.restarts.latest if self.restarts else None
         try:
             counters = await read_counters(self.endpoint)
         except ServerFailed:
             return None
-        if self.restarts and self.restarts.latest is not restart:
-            return None
         return self._reconciliations.reconciliation(counters)
 
     @asynccontextmanager
-    async def _engine(self, meter: Meter, recover: Recover | None) -> AsyncIterator[Engine]:
+    async def _engine(self, meter: Meter, require_alive: RequireAlive | None) -> AsyncIterator[Engine]:
         """Open a connection to the engine, metered and watched, after it has answered a first request."""
         options = self._options
         engine = Engine(
@@ -179,8 +179,7 @@ class Deployment:
             self.model_config.name,
             meter,
             RetryPolicy(timeout_s=options.request_timeout_s, outage_s=options.outage_timeout_s),
-            recover,
-            alone=self.restarts.alone if self.restarts else None,
+            require_alive,
             hosted=self.model_config.hosted,
             note_outage=self._note_outage,
         )
@@ -213,27 +212,6 @@ class Deployment:
             self._say(
                 f"no answer from the engine at {self.endpoint} ({failure}); requests wait up to {limit}"
             )
-
-    async def _start_again(self, server: VllmServer) -> None:
-        """Start our server after its death, and wait until it answers. Raises `ServerFailed`."""
-        self._reconciliations.begin(Counters())  # before the new server gets a request; it counts from zero
-        for replica in self.replicas:
-            if replica.ideal is not None:
-                replica.ideal.forget()
-        for model in self._models:
-            model.forget_cache()
-        await _start(server, self._say, lambda line: self._waiting(f"starting vLLM again, {line}"))
-
-        async def require_alive(since: float) -> bool:
-            server.require_alive()
-            return False
-
-        meter = Meter(lambda row: None, self.model_config.prices)
-        self._reconciliations.add(meter, is_client=False)
-        async with self._engine(meter, require_alive) as engine:
-            if self.model_config.gpus:
-                await self._warm_up(engine)
-            self._reconciliations.leave_out(meter.total)
 
 
 @lru_cache(maxsize=4)
@@ -286,7 +264,10 @@ async def deploy(
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)
             say(f"starting vLLM with {model_config.name} (log: {log})")
-            await _start(server, say, lambda line: waiting(f"starting vLLM, {line}"))
+            began = time.monotonic()
+            await server.start(lambda seconds, phase: waiting(f"starting vLLM, {seconds:.0f} s: {phase}"))
+            phases = list_phases(server.phases)
+            say(f"vLLM is ready after {time.monotonic() - began:.0f} s{f' ({phases})' if phases else ''}")
         deployment = Deployment(model_config, options, endpoint, server, tokenizer, say, waiting)
         stack.push_async_callback(deployment.close)
         if not model_config.hosted:
@@ -296,14 +277,6 @@ async def deploy(
             )
         await deployment.open()
         yield deployment
-
-
-async def _start(server: VllmServer, say: Say, waiting: Say) -> None:
-    """Start a server, and say how long each phase of the start took. Raises `ServerFailed`."""
-    began = time.monotonic()
-    await server.start(lambda seconds, phase: waiting(f"{seconds:.0f} s: {phase}"))
-    phases = list_phases(server.phases)
-    say(f"vLLM is ready after {time.monotonic() - began:.0f} s{f' ({phases})' if phases else ''}")
 
 
 async def server_gpus(

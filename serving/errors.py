@@ -20,7 +20,11 @@ class ServerFailed(ServingError):
 
 
 class EngineDead(ServingError):
-    """The engine stopped answering and was not (or could not be) restarted, or it refuses the API key."""
+    """The engine stopped answering, or it refuses the API key."""
+
+
+class ServerDied(EngineDead):
+    """A server that we started has died, or was ended because it hung; a new one may work."""
 
 
 class RequestRefused(ServingError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,7 +11,7 @@ from serving.usage import Counters, Integer, Number, Usage
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """Comparison of both sides since the engine was last started, or attached to.
+    """Comparison of both sides since the engine was started, or attached to.
 
     For requests that the engine finished, both must agree to the token, in every class. For requests that
     were cut off (disconnects, time-outs) no client sees the tokens. The engine's counts beyond the ledger
@@ -58,64 +57,36 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Sums(NamedTuple):
-    """The clients' sums at one time: tokens with a reported usage, the number of tries that report none, and
-    the upper bound for those tries."""
-
-    time: float
-    ledger: Counters
-    unreported: int
-    at_most: Counters
-
-
 class TokenSums:
-    """Both sides' sums since the engine was last started, or attached to; see `Reconciliation`."""
+    """Both sides' sums since the engine was started, or attached to; see `Reconciliation`."""
 
     def __init__(self, model: str, ours: bool) -> None:
         self._model = model
         self._ours = ours
         self._meters: list[Meter] = []
-        self._clients = 0
         self.begin(Counters())
 
-    def add(self, meter: Meter, *, is_client: bool = True) -> None:
-        """Include another meter's requests: a client's, with a ledger, or our own."""
+    def add(self, meter: Meter) -> None:
+        """Include the requests of another client."""
         self._meters.append(meter)
-        self._clients += is_client
 
     def begin(self, engine: Counters) -> None:
-        """Restart the counts now, with the engine's counters at `engine`."""
-        self._since = time.time()
-        self._engine = engine
-        self._first = self._sums()
-
-    def leave_out(self, usage: Usage) -> None:
-        """Subtract from both sides a request that is in no run's ledger."""
-        self._engine += Counters.of(usage)
-        self._first = self._first._replace(ledger=self._first.ledger + Counters.of(usage))
+        """Start the counts now, before the first client, with the engine's counters at `engine`."""
+        self._since, self._engine = time.time(), engine
 
     def reconciliation(self, engine: Counters) -> Reconciliation:
         """Compare the clients' sums with the engine's counters; no request may be in flight."""
-        now, first = self._sums(), self._first
-        return Reconciliation(
-            model=self._model,
-            ledger=now.ledger - first.ledger,
-            engine=engine - self._engine,
-            unreported=now.unreported - first.unreported,
-            at_most=now.at_most - first.at_most,
-            ours=self._ours,
-            since=self._since,
-            time=now.time,
-            clients=self._clients,
-        )
-
-    def _sums(self) -> Sums:
         total, most = (
             sum((getattr(meter, name) for meter in self._meters), Usage()) for name in ("total", "at_most")
         )
-        return Sums(
-            time.time(),
-            Counters.of(total),
-            sum(meter.unreported for meter in self._meters),
-            Counters(most.prompt, most.prompt, most.completion),
+        return Reconciliation(
+            model=self._model,
+            ledger=Counters.of(total),
+            engine=engine - self._engine,
+            unreported=sum(meter.unreported for meter in self._meters),
+            at_most=Counters(most.prompt, most.prompt, most.completion),
+            ours=self._ours,
+            since=self._since,
+            time=time.time(),
+            clients=len(self._meters),
         )

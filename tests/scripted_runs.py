@@ -23,7 +23,7 @@ import msgspec
 import yaml
 from rich.console import Console
 
-from serving.engine.client import Engine, Recover, RetryPolicy
+from serving.engine.client import Engine, RetryPolicy
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
@@ -66,15 +66,13 @@ async def scripted_model(
     script: Script,
     model_config: ModelConfig,
     tokenizer: ChatTokenizer,
-    recover: Callable[[ScriptedEngine], Recover] | None = None,
 ) -> AsyncIterator[ScriptedModel]:
     """A scripted engine with the real client, conversations included."""
     rows: list[LedgerRow] = []
     with ScriptedEngine(tokenizer, script, model=model_config.name) as server:
         server.answers_probes = False
         retry = RetryPolicy(tries=2, first_wait_s=0.001, outage_s=0.0015)  # two tries, whatever fails
-        meter, hook = Meter(rows.append, model_config.prices), recover and recover(server)
-        engine = Engine(server.endpoint, model_config.name, meter, retry, hook)
+        engine = Engine(server.endpoint, model_config.name, Meter(rows.append, model_config.prices), retry)
         try:
             yield ScriptedModel(Model(model_config, engine, tokenizer), server, rows)
         finally:

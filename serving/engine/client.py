@@ -26,9 +26,8 @@ from serving.options import OUTAGE_TIMEOUT_S, REQUEST_TIMEOUT_S
 from serving.together import run_together
 from serving.usage import Usage
 
-Recover = Callable[[float], Awaitable[bool]]
-"""Called when a connection was lost, with the monotonic time at which the try started. Returns whether the
-engine was restarted since then."""
+RequireAlive = Callable[[], Awaitable[None]]
+"""Called when the connection to a server of ours was lost; raises `ServerDied` if the server has died."""
 
 T = TypeVar("T", bound=Answer)
 
@@ -37,8 +36,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently a request is tried again.
 
     Attributes:
-        tries: maximum number of failed tries, deaths of the engine included, without those that count for
-            `outage_s`.
+        tries: maximum number of failed tries, without those that count for `outage_s`.
         first_wait_s: wait before the first retry; doubles with each further one, up to `longest_wait_s`.
         timeout_s: longest wait for one answer; a request that exceeds it is dropped and tried again.
         outage_s: longest total wait of one request for an engine that is away, and for rate limits.
@@ -95,7 +93,6 @@ class _Request(Generic[T]):
         tries: number of started tries.
         started: monotonic time of the last one's start.
         failures: tries that may have cost tokens.
-        deaths: deaths of the engine while it worked on this request.
         outage_s: time that it has waited for an engine that is away.
         wait_s: time to wait before the next try.
         is_outage: whether the engine is away, so that this wait does not count against the answer's limit.
@@ -113,7 +110,6 @@ class _Request(Generic[T]):
     tries: int = 0
     started: float = 0.0
     failures: int = 0
-    deaths: int = 0
     outage_s: float = 0.0
     wait_s: float = 0.0
     is_outage: bool = False
@@ -127,9 +123,7 @@ class Engine:
         model: the served name, sent with each request.
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
-        recover: see `Recover`; `None` if the engine cannot be restarted.
-        alone: held over all clients by a request that two deaths of the engine interrupted, so that only the
-            request that kills the engine fails.
+        require_alive: see `RequireAlive`; `None` for an engine that others run.
         hosted: whether it is a hosted service; only a vLLM server reports its health.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
 
@@ -145,8 +139,7 @@ class Engine:
         model: str,
         meter: Meter,
         retry: RetryPolicy | None = None,
-        recover: Recover | None = None,
-        alone: asyncio.Lock | None = None,
+        require_alive: RequireAlive | None = None,
         hosted: bool = False,
         note_outage: Callable[[str], None] = lambda reason: None,
     ) -> None:
@@ -156,8 +149,7 @@ class Engine:
         self.cache_salt = ""
         self.note_response: Callable[[EngineResponse[TokenCompletion]], None] = lambda response: None
         self._retry = retry or RetryPolicy()
-        self._recover = recover
-        self._alone = alone or asyncio.Lock()
+        self._require_alive = require_alive
         self._hosted = hosted
         self._note_outage = note_outage
         self._not_before = 0.0
@@ -243,15 +235,13 @@ class Engine:
         """Wait, try and classify the failure, until there is an answer or no hope for one."""
         while True:
             await self._wait(request)
-            async with self._alone if request.deaths > 1 else nullcontext():
-                try:
-                    return await self._try(request)
-                except TryFailed as error:
-                    failure, is_restarted = error, False
-                if failure.lost and self._recover is not None:
-                    with pause_limit(request.started):
-                        is_restarted = await self._recover(request.started)
-            await self._classify(request, failure, is_restarted)
+            try:
+                return await self._try(request)
+            except TryFailed as error:
+                failure = error
+            if failure.lost and self._require_alive is not None:
+                await self._require_alive()
+            await self._classify(request, failure)
 
     async def _wait(self, request: _Request[Any]) -> None:
         """Wait as long as the last failure asks for."""
@@ -282,22 +272,15 @@ class Engine:
         ended = time.monotonic()
         return EngineResponse(answer, usage, ended - request.started, ended, request.id, row)
 
-    async def _classify(self, request: _Request[Any], failure: TryFailed, is_restarted: bool) -> None:
+    async def _classify(self, request: _Request[Any], failure: TryFailed) -> None:
         """Count a failed try and set the wait before the next one.
 
         Raises `EngineDead` or `RequestFailed` if there should be no other one.
         """
         request.wait_s, request.is_outage = 0.0, False
-        if is_restarted:
-            was_sent = failure.usage != Usage()
-            request.failures += was_sent
-            request.deaths += was_sent
-            if request.failures >= self._retry.tries:
-                raise self._failed(request, failure) from failure
-            return
         wait_s = self._retry.wait_s(request.tries)
         # The engine refused the request before any work, or is away: it costs nothing to wait longer.
-        request.is_outage = failure.usage == Usage() and not (failure.lost and self._recover)
+        request.is_outage = failure.usage == Usage() and not (failure.lost and self._require_alive)
         if request.is_outage:
             request.outage_s += failure.after_s or wait_s
             is_over = request.outage_s > self._retry.outage_s
@@ -312,17 +295,15 @@ class Engine:
                     f"the engine at {self.endpoint} is gone: {failure}; once it answers, rerun the same"
                     " command to resume"
                 ) from failure
-            raise self._failed(request, failure) from failure
+            raise RequestFailed(
+                f"a request failed {request.tries} times, most recently: {failure}"
+            ) from failure
         if failure.after_s is not None:
             self._not_before = max(self._not_before, time.monotonic() + failure.after_s)
             return
         request.wait_s = wait_s
         if request.is_outage:
             self._note_outage(str(failure))
-
-    @staticmethod
-    def _failed(request: _Request[Any], failure: TryFailed) -> RequestFailed:
-        return RequestFailed(f"a request failed {request.tries} times, most recently: {failure}")
 
     async def _exchange(self, request: _Request[T]) -> tuple[T, Usage]:
         """Send the request once and read its answer; `give_up` ends the wait. Raises as `try_once`."""

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from serving.errors import ServingError
+from serving.errors import ServerDied, ServingError
 from serving.reconciliation import Reconciliation
 from speedrunner.config.console import visible
 from speedrunner.experiments.sweep_members import Member, is_unfinished, split_by_server
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run, sized_setup
+from speedrunner.runs.server_deaths import survive_deaths
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.discovery import is_for_people
@@ -66,11 +67,17 @@ async def sweep(
     unfinished = {each.path for each in left}
     groups = split_by_server(left)
     for group in groups:
-        server_runs = _RunsOfServer(
-            list(group), unfinished, failures, progress, console, shutdown, at_once, logs
-        )
+
+        async def play(group: Sequence[Member] = group) -> list[Reconciliation]:
+            queue = [each for each in group if each.path in unfinished and each.path not in failures]
+            return await _RunsOfServer(
+                queue, unfinished, failures, progress, console, shutdown, at_once, logs
+            ).play()
+
         try:
-            reconciliations += await server_runs.play()
+            reconciliations += await survive_deaths(
+                play, shutdown, lambda line: console.print(visible(line), soft_wrap=True)
+            )
         except ServingError as error:
             if len(groups) == 1:
                 raise
@@ -123,6 +130,8 @@ class _RunsOfServer:
         """Whether the next run waits for another run to free its memory."""
         self._defect: Exception | None = None
         """An unexpected error; raised when the other runs have ended."""
+        self._death: ServerDied | None = None
+        """The death of the server, which ends all runs; raised when they have ended."""
 
     async def play(self) -> list[Reconciliation]:
         """Play the runs to their ends. Return the engines' reconciliations."""
@@ -133,8 +142,8 @@ class _RunsOfServer:
                 reconciliations = await self._play_on_a_server() if self._active else []
             finally:
                 await self._cancel()
-        if self._defect is not None:
-            raise self._defect
+        if (error := self._defect or self._death) is not None:
+            raise error
         if not self._drain.requested:
             for member in self._queue:
                 why = f"it starts from {member.run.after}, which is not finished"
@@ -153,7 +162,8 @@ class _RunsOfServer:
                     ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
                     for task in ended:
                         self._end(task)
-                    await self._begin_more()
+                    if self._death is None:
+                        await self._begin_more()
             finally:
                 self._drain.clean_up()
                 await self._cancel()
@@ -221,11 +231,14 @@ class _RunsOfServer:
             task.result()
         except Interrupted:
             pass
+        except ServerDied as error:
+            self._death = error
         except Exception as error:
             self._fail(member, error)
         else:
             self._unfinished.discard(member.path)
-        self._progress.end(member.path, finished=member.path not in self._unfinished)
+        is_finished = member.path not in self._unfinished
+        self._progress.end(member.path, finished=is_finished or (None if self._death else False))
 
     def _fail(self, member: Member, error: Exception) -> None:
         """Record the error that stops a run; the others continue."""

@@ -172,11 +172,11 @@ class SweepProgress:
         """Add a run that has started."""
         self._active.add(path)
 
-    def end(self, path: str, *, finished: bool) -> None:
-        """Remove a run that has finished, has stopped, or could not start."""
+    def end(self, path: str, *, finished: bool | None) -> None:
+        """Remove a run that has finished, has stopped, or could not start; `None`: it will start again."""
         self._active.discard(path)
-        self._finished += finished
-        self._stopped += not finished
+        self._finished += finished is True
+        self._stopped += finished is False
         self._tell()
 
     def _tell(self) -> None:

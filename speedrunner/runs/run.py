@@ -27,6 +27,7 @@ from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
+from speedrunner.runs.server_deaths import survive_deaths
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.stored_policy import find_policy, first_policy
@@ -39,7 +40,7 @@ from speedrunner.workers.worker_pool import WorkerPool
 
 
 async def run(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconciliation]:
-    """Start a run or resume it.
+    """Start a run or resume it, also after a death of its server.
 
     Returns:
         The token reconciliation of this process for each engine; empty if nothing was left to do, or if no
@@ -50,6 +51,14 @@ async def run(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconc
         Interrupted, RunStopped, ServingError, StorageError, WorkerError: it stopped; recorded data is kept,
         and the same call resumes it.
     """
+
+    async def play() -> list[Reconciliation]:
+        return await _play_on_servers(setup, console, shutdown)
+
+    return await survive_deaths(play, shutdown, lambda line: console.print(line, soft_wrap=True))
+
+
+async def _play_on_servers(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconciliation]:
     async with open_run(setup, console) as one:
         if one is None:
             return []

@@ -92,6 +92,10 @@ class Shutdown:
         if self._signal is not None:
             raise Interrupted(self._signal)
 
+    def begin(self) -> None:
+        """Note that work begins, perhaps again after a cleanup."""
+        self._is_cleaning = False
+
     def clean_up(self) -> None:
         """Note that the work is over and its cleanup begins, which nothing cancels but a second signal."""
         self._is_cleaning = True

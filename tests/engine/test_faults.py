@@ -38,7 +38,7 @@ def test_a_killed_server_is_started_again_and_the_run_finishes(start: Callable[.
     run.api_server().kill()
     done = run.end()
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("; restarting it") == 1
+    assert done.stdout.count("; a new one is started, and the run resumes") == 1
     check_finished(run.run, PLANNED, sleeps=1)
     data = load(run.run)
     lost = [row for row in data.requests if row.wasted]
@@ -116,7 +116,7 @@ def test_an_engine_that_hangs_is_ended_and_started_again_and_the_run_finishes(
     done = run.end()
     assert (done.returncode, done.stderr) == (0, "")
     assert "the engine hangs: requests run, and it shows no progress" in done.stdout
-    assert done.stdout.count("; restarting it") == 1
+    assert done.stdout.count("; a new one is started, and the run resumes") == 1
     check_finished(run.run, PLANNED, sleeps=1)
     cut = [row for row in load(run.run).requests if row.wasted]
     assert cut

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -17,12 +16,10 @@ import msgspec
 import psutil
 import pytest
 
-from serving.admission import replicas_of
 from serving.deployment import Deployment, ServiceOptions, deploy
-from serving.engine.cache_config import CacheConfig
 from serving.engine.endpoint import Endpoint
 from serving.engine.server import VllmServer
-from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
+from serving.errors import InvalidModelConfig, ServerDied, ServerFailed
 from serving.meter import READINESS, LedgerRow
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
@@ -174,19 +171,6 @@ def test_a_hosted_model_needs_its_key(
     assert named == Endpoint("https://api.example/v1", api_key="sesame")
 
 
-ONCE = """
-import pathlib, sys, time
-if pathlib.Path(sys.argv[0] + ".started").exists():
-    {then}
-pathlib.Path(sys.argv[0] + ".started").touch()
-"""
-FAIL_ONCE = """file = pathlib.Path(sys.argv[0] + ".failed")
-    if not file.exists():
-        file.touch()
-        sys.exit('error: no memory left')"""
-DIES_ONCE_MORE = ONCE.format(then=FAIL_ONCE) + HEALTHY
-DIES_AGAIN = ONCE.format(then="sys.exit('error: no memory left')") + HEALTHY
-HANGS = ONCE.format(then="time.sleep(1000)") + HEALTHY
 READS = 'self.rfile.read(int(self.headers["content-length"]))'
 PRINTS = HEALTHY.replace(READS, f"print({READS}.decode(), flush=True)")
 """Prints each request, so that its log has them."""
@@ -232,114 +216,35 @@ class TestRecovery:
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    async def test_a_dead_one_is_started_again_once_for_all_who_ask(self, service_of: Any) -> None:
-        service, server, said = await service_of()
-        (replica,) = service.replicas = replicas_of([CacheConfig(4, 100, True, 4)], admission=False)
-        assert replica.ideal is not None
-        replica.ideal.send([1] * 9)
-        since = self.now()
-        await self.kill(server)
-        assert await asyncio.gather(*(service.restarts.recover(since) for _ in range(5))) == [True] * 5
-        assert await server.endpoint.healthy()
-        line, ready = said
-        assert ready.startswith("vLLM is ready after ")
-        assert line.startswith("the engine died (the server of model 'tiny-random' was killed by SIGKILL")
-        assert line.endswith("; restarting it")
-        assert replica.ideal.send([1] * 9).cacheable == 0
-
-    async def test_accounts_begin_anew_without_the_request_that_shows_it_to_be_ready(
-        self, service_of: Any
-    ) -> None:
+    async def test_the_death_of_ours_is_told_with_its_cause(self, service_of: Any) -> None:
         service, server, _ = await service_of()
-        began = time.time()
+        await service._require_alive()
         await self.kill(server)
-        assert await service.restarts.recover(self.now())
-        reconciliation = await service.reconciliation()
-        assert reconciliation is not None
-        assert (reconciliation.ledger, reconciliation.unreported) == (Counters(), 0)
-        assert reconciliation.since > began
-        assert reconciliation.clients == 0
-        # The stand-in counts nothing at all, not even that request.
-        assert reconciliation.engine == Counters(prompt=-1, generated=-1)
+        with pytest.raises(
+            ServerDied,
+            match=r"^the engine died: the server of model 'tiny-random' was killed by SIGKILL: .*; log: \S+$",
+        ):
+            await service._require_alive()
 
-    async def test_a_server_on_gpus_compiles_its_sampling_kernels_at_each_start(
+    async def test_one_that_hangs_is_ended_and_so_are_its_requests(self, service_of: Any) -> None:
+        service, server, said = await service_of()
+        await service.hung()
+        assert not server.alive
+        with pytest.raises(ServerDied):
+            await service._require_alive()
+        assert said == ["the engine hangs: requests run, and it shows no progress; it is stopped"]
+
+    async def test_a_server_on_gpus_compiles_its_sampling_kernels_at_its_start(
         self, service_of: Any, tmp_path: Path
     ) -> None:
-        service, server, _ = await service_of(PRINTS, gpus=1)
+        service, _, _ = await service_of(PRINTS, gpus=1)
         await service.open()
-        await self.kill(server)
-        assert await service.restarts.recover(self.now())
         lines = (tmp_path / "log").read_text().splitlines()
         sent = [json.loads(line) for line in lines if line.startswith("{")]
         sampled = [each for each in sent if each.get("ignore_eos")]
         role = service.model_config.role("actor")
         assert all(each["temperature"] == role.temperature for each in sampled)
-        assert sorted(each["max_tokens"] for each in sampled) == sorted([*range(1, 65)] * 2)
+        assert sorted(each["max_tokens"] for each in sampled) == [*range(1, 65)]
         reconciliation = await service.reconciliation()
         assert reconciliation is not None
         assert reconciliation.ledger == Counters()  # in no run's accounts
-        assert reconciliation.engine == Counters(prompt=-65, generated=-65)  # the stand-in counts nothing
-
-    async def test_a_death_after_the_last_restart_is_the_last(
-        self, service_of: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("serving.restarts.MOST_RESTARTS", 1)
-        service, server, said = await service_of()
-        since = self.now()
-        await self.kill(server)
-        assert await service.restarts.recover(since)
-        since = self.now()
-        await self.kill(server)
-        for _ in range(2):  # later requests get the same answer
-            with pytest.raises(
-                EngineDead,
-                match=r"^the engine failed 2 times without 30 min of uptime in between, most recently:"
-                r" the server of model 'tiny-random' was killed by SIGKILL: .*; log: \S+; fix the cause and"
-                r" rerun the same command to resume$",
-            ):
-                await service.restarts.recover(since)
-        assert not server.alive
-        assert sum("restarting it" in line for line in said) == 1
-
-    async def test_a_start_that_fails_is_tried_again(
-        self, service_of: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("serving.restarts.PAUSE_S", 0.0)
-        service, server, said = await service_of(DIES_ONCE_MORE)
-        since = self.now()
-        await self.kill(server)
-        assert await service.restarts.recover(since)
-        assert await server.endpoint.healthy()
-        died, failed, _ = said
-        assert "was killed by SIGKILL" in died
-        assert failed.startswith("the restart failed (the server of model 'tiny-random' ended with status")
-        assert failed.endswith("error: no memory left); restarting it")
-
-    async def test_all_who_ask_are_told_when_it_does_not_start(
-        self, service_of: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("serving.restarts.PAUSE_S", 0.0)
-        monkeypatch.setattr("serving.restarts.MOST_RESTARTS", 2)
-        service, server, said = await service_of(DIES_AGAIN)
-        since = self.now()
-        await self.kill(server)
-        for outcome in await asyncio.gather(
-            *(service.restarts.recover(since) for _ in range(3)), return_exceptions=True
-        ):
-            assert isinstance(outcome, EngineDead)
-            assert str(outcome).startswith("the engine failed 3 times without 30 min of uptime in between")
-            assert "error: no memory left; log: " in str(outcome)
-        assert len(said) == 2
-
-    async def test_closing_gives_a_restart_up_and_leaves_nothing(self, service_of: Any) -> None:
-        service, server, _ = await service_of(HANGS)
-        since = self.now()
-        await self.kill(server)
-        waiting = asyncio.create_task(service.restarts.recover(since))
-        while not server.alive:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-        root = psutil.Process(server.pid)
-        await service.close()
-        assert not root.is_running()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting

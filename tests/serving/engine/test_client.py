@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 
 from serving.engine.answers import TokenCompletion
-from serving.engine.client import Engine, EngineResponse, Recover, RetryPolicy
+from serving.engine.client import Engine, EngineResponse, RequireAlive, RetryPolicy
 from serving.engine.metrics import read_counters
 from serving.engine.prompt import Prompt
 from serving.errors import (
@@ -21,6 +20,7 @@ from serving.errors import (
     EngineDead,
     RequestFailed,
     RequestRefused,
+    ServerDied,
     SpendingCapReached,
 )
 from serving.meter import LedgerRow, Meter, Spending
@@ -69,14 +69,15 @@ def serve(tiny_tokenizer: ChatTokenizer) -> Callable[..., Any]:
         *,
         retry: RetryPolicy = FAST,
         cap_usd: float | None = None,
-        recover: Callable[[ScriptedEngine], Recover] | None = None,
+        require_alive: RequireAlive | None = None,
     ) -> AsyncIterator[Rig]:
         rows: list[LedgerRow] = []
         noted: list[str] = []
         with ScriptedEngine(tiny_tokenizer, script) as server:
-            hook = recover(server) if recover else None
             meter = Meter(rows.append, PRICES, Spending(cap_usd))
-            engine = Engine(server.endpoint, "tiny-random", meter, retry, hook, note_outage=noted.append)
+            engine = Engine(
+                server.endpoint, "tiny-random", meter, retry, require_alive, note_outage=noted.append
+            )
             try:
                 yield Rig(server, engine, rows, noted)
             finally:
@@ -227,78 +228,20 @@ async def test_a_dead_engine_is_told_from_a_failing_one(serve: Any) -> None:
         assert set(rig.statuses) == {"failed"}
 
 
-async def test_an_engine_that_was_started_again_gets_the_request_again(serve: Any) -> None:
-    asked: list[float] = []
-
-    def hook(server: ScriptedEngine) -> Recover:
-        async def recover(began: float) -> bool:
-            asked.append(began)
-            await asyncio.to_thread(server.restart)
-            return True
-
-        return recover
-
-    retry = RetryPolicy(tries=2, first_wait_s=0.0)
-    async with serve([scripted.DEATH, OK], retry=retry, recover=hook) as rig:
-        await rig.complete()
-        assert rig.statuses == ["failed", "ok"]
-        assert len(asked) == 1
+async def die() -> None:
+    raise ServerDied("the engine died: killed by SIGKILL")
 
 
-async def test_a_request_that_kills_the_engine_each_time_is_given_up_alone(serve: Any) -> None:
-    events: list[str] = []
-    deadly = [1] * 20
-
-    def script(request: Request) -> Answer:
-        events.append("sent")
-        if deaths < 2:  # dies as soon as all are there
-            return scripted.DEATH if len(events) == 5 else scripted.HANG
-        return scripted.DEATH if list(request.prompt) == deadly else OK
-
-    deaths = 0
-
-    def hook(server: ScriptedEngine) -> Recover:
-        one_at_a_time, ready = asyncio.Lock(), 0.0
-
-        async def recover(began: float) -> bool:
-            nonlocal deaths, ready
-            async with one_at_a_time:
-                if ready < began:
-                    await asyncio.to_thread(server.restart)
-                    deaths, ready = deaths + 1, time.monotonic()
-                    events.clear()
-            return True
-
-        return recover
-
-    async with serve(script, recover=hook) as rig:
-
-        async def complete(prompt: list[int]) -> None:
-            reply = await rig.engine.complete(Prompt(prompt), max_tokens=50, labels={})
-            events.append("answered")
-            reply.record("ok", reply.usage)
-
-        async def kill() -> None:
-            with pytest.raises(RequestFailed, match="a request failed 3 times"):
-                await complete(deadly)
-
-        others = [asyncio.create_task(complete([number] * 20)) for number in range(2, 6)]
-        await rig.arrived(4)
-        await asyncio.gather(kill(), *others)
-        assert deaths == 3
-        assert "".join(events).count("sentsent") == 0
-        assert rig.statuses.count("ok") == 4
+async def test_a_server_of_ours_that_has_died_ends_the_request_at_once(serve: Any) -> None:
+    async with serve([scripted.DEATH], require_alive=die) as rig:
+        with pytest.raises(ServerDied, match="killed by SIGKILL"):
+            await rig.complete()
+        assert rig.statuses == ["failed"]
 
 
-async def test_the_hook_is_not_asked_when_the_engine_still_speaks(serve: Any) -> None:
-    def hook(server: ScriptedEngine) -> Recover:
-        async def recover(began: float) -> bool:
-            raise AssertionError("nothing was lost")
-
-        return recover
-
+async def test_a_server_that_still_speaks_is_not_looked_at(serve: Any) -> None:
     refusals = [scripted.refuse(503, "full"), scripted.refuse(502, "a proxy"), scripted.rate_limit(0.1)]
-    async with serve([*refusals, OK], recover=hook) as rig:
+    async with serve([*refusals, OK], require_alive=die) as rig:
         await rig.complete()
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from itertools import count
 from typing import Any
 
 import pytest
 
-from serving.engine.client import Recover
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
@@ -20,12 +18,10 @@ from speedrunner.store.episode_summary import count_repeats
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 from tests.clocks import Clock as FakeClock
 from tests.scripted_engine import (
-    DEATH,
     HANG,
     Answer,
     Request,
     Script,
-    ScriptedEngine,
     call,
     cut,
     overflow,
@@ -80,11 +76,10 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
         context: int | None = None,
         error: type[Exception] | None = None,
         most_repeats: int = 0,
-        recover: Callable[[ScriptedEngine], Recover] | None = None,
     ) -> Work:
         model_config = roomy(tiny_model_config, context=context or tiny_model_config.context)
         turns: list[Turn] = []
-        async with scripted_model(script, model_config, tiny_tokenizer, recover) as engine:
+        async with scripted_model(script, model_config, tiny_tokenizer) as engine:
             plain = [{"role": each.role, "content": each.content} for each in OPENING]
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
             limits = Clock(llm_calls, deadline, answers_count)
@@ -120,32 +115,6 @@ class TestEndings:
         assert done.termination is Termination.WALL_CLOCK
         assert len(done.turns) == 1
         assert [row.status for row in done.engine.rows] == ["ok", "aborted"]
-
-    async def test_a_restart_of_the_engine_takes_none_of_the_time(
-        self, work: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        clock = FakeClock(monkeypatch, "speedrunner.agents.clock", runs=True)
-        monkeypatch.setattr("serving.answer_limit.time", clock)
-        asked = count()
-
-        def dying(request: Request) -> Answer:
-            if request.turn == 0:
-                return DEATH if next(asked) == 0 else DEEPER
-            clock.advance(LIMIT_S)
-            return HANG
-
-        def hook(server: ScriptedEngine) -> Recover:
-            async def recover(began: float) -> bool:
-                await asyncio.to_thread(server.restart)
-                await clock.sleep(10 * LIMIT_S)
-                return True
-
-            return recover
-
-        done = await work(dying, deadline=clock.monotonic() + LIMIT_S, recover=hook)
-        assert done.termination is Termination.WALL_CLOCK
-        assert [row.status for row in done.engine.rows] == ["failed", "ok", "aborted"]
-        assert [turn.queued_s // LIMIT_S for turn in done.turns] == [10]
 
     async def test_answers_take_their_time_where_tools_alone_count(self, work: Any, clock: FakeClock) -> None:
         def slow(request: Request) -> Answer:
