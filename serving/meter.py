@@ -30,7 +30,8 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         labels: the caller's own labels (run, episode, role, attempt, ...).
         wasted: whether its tokens, if any, were useless: the answer was not used, or only that of a later
             try.
-        usage: as the engine reported it; `None` if it reported nothing.
+        usage: as the engine reported it, with the reasoning tokens as the transcript counts them (completions
+            API); `None` if it reported nothing.
         seconds: time from sending to the end of the answer.
         cacheable: prompt tokens that an ideal cache could have provided, if the prompt was computed
             (completions API); see `serving.engine.ideal_cache`.

@@ -41,7 +41,7 @@ def test_a_killed_server_is_started_again_and_the_run_finishes(start: Callable[.
     assert done.stdout.count("; a new one is started, and the run resumes") == 1
     check_finished(run.run, PLANNED, sleeps=1)
     data = load(run.run)
-    lost = [row for row in data.requests if row.wasted]
+    lost = [row for row in data.ledger if row.wasted]
     assert lost
     assert {row.status for row in lost} <= {"failed", "aborted"}
     assert not any(row.termination.is_fault for row in data.episodes)
@@ -82,7 +82,7 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     assert {row.termination for row in data.episodes} == {Termination.CALL_LIMIT}
     # The engine chooses between a 200 that says "abort", a 500, a lost connection and no answer; its answer
     # is lost in each case, and the request is in the ledger. (The client's own tests play each.)
-    lost = [row for row in data.requests if row.wasted]
+    lost = [row for row in data.ledger if row.wasted]
     assert lost
     assert {row.status for row in lost} <= {"aborted", "failed"}
     assert {row.error for row in lost if row.status == "aborted"} <= {

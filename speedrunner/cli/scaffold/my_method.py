@@ -81,5 +81,6 @@ class MyMethod(Method):
         # A conversation, recorded and paid as the sleep's, until `finish` or the last call.
         await tools.run_agent("inducer", messages, Toolbox([note, write_skill], finish), self._llm_calls)
         if tools.error is not None:  # what the agent read did not fit into its context
+            tools.take_back(tools.error)  # the accepted edits, which this policy does not have
             return policy
         return msgspec.structs.replace(library.policy(policy), notes=notes)
