@@ -42,14 +42,6 @@ def export(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="A new or empty folder to write.", show_default=False)],
-    licence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Terms of the skills' text, for skills. Default: those of the model that wrote it.",
-            show_default=False,
-        ),
-    ] = None,
     trust: Trust = None,
 ) -> None:
     """Write runs or a library in the formats of other tools.
@@ -64,7 +56,7 @@ def export(
     """
     check_new(out)
     if to == "skills":
-        _write_skills(runs, out, licence, trust or [])
+        _write_skills(runs, out, trust or [])
         return
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
@@ -82,7 +74,7 @@ def export(
     say(f"{what or 'nothing'} of {len(paths)} runs written to {out}")
 
 
-def _write_skills(sources: list[Path], out: Path, licence: str | None, trust: list[str]) -> None:
+def _write_skills(sources: list[Path], out: Path, trust: list[str]) -> None:
     """Write a version of a run's library as an agent skill."""
     check_name(out)
     if len(sources) != 1:
@@ -91,5 +83,5 @@ def _write_skills(sources: list[Path], out: Path, licence: str | None, trust: li
     if not run.policies.load(version).skills:
         raise InvalidPolicy(f"{run.path}: policy v{version:04d} has no skills to export")
     library, _ = load_library(run, version, trust)
-    write_package(run, version, library, out, licence)
+    write_package(run, version, library, out)
     say(f"{len(library.public)} public skills of {run.path}:{version} written to {out}")

@@ -38,21 +38,18 @@ def check_name(folder: Path) -> str:
     return name
 
 
-def write_package(
-    run: RunData, version: int, library: Library, folder: Path, licence: str | None = None
-) -> None:
+def write_package(run: RunData, version: int, library: Library, folder: Path) -> None:
     """Write a version of a run's library into a new or empty folder.
 
     Args:
         library: the version's, over the primitives of the run's environment.
-        licence: terms of the skills' text. Default: those of the model that wrote it.
 
     Raises:
         InvalidConfig: the folder's name cannot be the name of a skill.
         StorageError: the folder cannot be written.
     """
     name = check_name(folder)
-    lines = [*_front_matter(name, run, version, library, licence), *_body(run, library)]
+    lines = [*_front_matter(name, run, version, library), *_body(run, library)]
     contents = {
         "SKILL.md": "\n".join([*lines, ""]).encode(),
         "scripts/skills.py": run.policies.load(version).module.encode(),
@@ -63,9 +60,7 @@ def write_package(
             write_shared(hidden / file, content)
 
 
-def _front_matter(
-    name: str, run: RunData, version: int, library: Library, licence: str | None
-) -> Iterator[str]:
+def _front_matter(name: str, run: RunData, version: int, library: Library) -> Iterator[str]:
     process = next(reversed(run.processes), None)
     author = process.inducer.name if process else run.settings.model.inducer_name or run.settings.model.name
     env = run.settings.env.name
@@ -74,7 +69,7 @@ def _front_matter(
     fields = {
         "name": name,
         "description": shorten(f"{about} {skills}", DESCRIPTION_CHARS),
-        "license": licence or f"Written by the model {author}, under the terms of this model",
+        "license": f"Written by the model {author}, under the terms of this model",
         "compatibility": "Needs SpeedRunner and its environment.",
     }
     metadata = {
