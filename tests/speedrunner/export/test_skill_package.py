@@ -59,11 +59,10 @@ def test_hostile_texts_stay_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(type(policies), "load", lambda self, version: policy)
     monkeypatch.setattr("speedrunner.export.skill_package.caveats", lambda processes: ["<img src=x>"])
     out = tmp_path / "hostile"
-    write_package(data, 1, Library(()).of(policy), out, "---\nname: other\n[x](http://example.org) <b>")
+    write_package(data, 1, Library(()).of(policy), out)
     assert validate(out) == []
     properties = read_properties(out)
     assert properties.name == "hostile"
-    assert properties.license == "--- name: other [x](http://example.org) <b>"
     _, body = parse_frontmatter((out / "SKILL.md").read_text())
     fence = "`````"
     before, block, after = body.partition(f"{fence}\nhome()")
