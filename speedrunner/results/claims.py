@@ -95,8 +95,9 @@ class JudgedClaim(Struct, frozen=True):
 
     @property
     def direction(self) -> str:
-        """Return how many comparisons have a measured value in the range: `7 of 9`."""
-        return f"{sum(each.row.contains(each.measured) for each in self.rows)} of {len(self.rows)}"
+        """Return how many of the measured values are in their ranges: `7 of 9`."""
+        inside = [each.row.contains(each.measured) for each in self.rows if each.measured is not None]
+        return f"{sum(inside)} of {len(inside)}"
 
 
 def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition]) -> list[JudgedClaim]:
@@ -219,7 +220,7 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
         f" undecided otherwise. Intervals ({CONFIDENCE:.0%}; {EQUIVALENCE:.0%} for ranges with two ends)"
         " contain those of a bootstrap over seeds and episodes and of Student's t over seeds. They are not"
         " corrected for the number of claims. The measured value is that of the comparison that explains the"
-        " verdict; claim_comparisons has all. direction: comparisons whose measured value is in the range."
+        " verdict; claim_comparisons has all. direction: measured values that are in their ranges."
         " paper_p: of the paper's test, which takes all pairs as independent."
     )
     shown = ["text", "place", "model", "paper", *MEASURED, "seeds", "direction", "verdict"]

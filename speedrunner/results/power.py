@@ -72,7 +72,8 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     samples = collect_samples(row, runs)
     if len(samples) < 2:
         return None
-    effect, total, between, episode = split_variance(row, samples)
+    with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
+        effect, total, between, episode = split_variance(row, samples)
     if not isfinite(effect + total + episode):
         return None
     a, b = (side and f"{' '.join(side.split()[:2])} first" for side in (row.a, row.b))

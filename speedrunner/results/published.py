@@ -105,8 +105,9 @@ class Claim(msgspec.Struct, frozen=True):
         """Return the compared value from the means of A and B in each environment, of shape (columns, n)."""
         count = len(self.sides)
         own, other = means[::count], means[count - 1 :: count]
-        by_env = {"value": own, "difference": own - other, "ratio": own / other}[self.relation]
-        averaged: ndarray = by_env.mean(axis=0)
+        if self.relation != "value":
+            own = own - other if self.relation == "difference" else own / other
+        averaged: ndarray = own.mean(axis=0)
         return averaged
 
     @property
