@@ -19,7 +19,7 @@ class SkillVersion(msgspec.Struct):
 
     Attributes:
         sleep: the sleep that created this version; 0: the run started with it.
-        change: the change by that sleep: `written`, `edited`, `renamed` and so on.
+        change: the change by that sleep: `written`, `edited`, `renamed to` and so on.
         until: the sleep that changed or removed it.
         removed: whether that sleep removed it.
         calls: calls by the actor.
@@ -160,7 +160,7 @@ def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | 
     """Return the change of a skill by a sleep; `None` if it is unchanged."""
     name, old = skill.name, before.by_name.get(skill.name)
     if old is None:
-        return "written" if skill.created == sleep else "renamed"
+        return "written" if skill.created == sleep else "renamed to"
     if before.named[name] != after.named[name]:
         return "edited"
     if old.public != skill.public:

@@ -36,13 +36,13 @@ def test_each_version_has_its_changes_and_the_mean_score_of_its_episodes(tmp_pat
     assert {"change-home", "change-_step"} <= set(Elements(shown(tmp_path, "library/0002.html")).ids)
 
 
-def test_a_renamed_skill_has_its_old_name(tmp_path: Path) -> None:
+def test_a_renamed_skill_is_named(tmp_path: Path) -> None:
     run = SmallRun(tmp_path / "run")
     run.policy(0, {"go": "return walk()"})
     run.train(0, [skill("go"), skill("go")])
     run.policy(1, {"walk_far": "return walk()"}, {"walk_far": 0})
     later = Elements(table_rows(tmp_path)[1][3]).text
-    assert "renamed from go walk_far" in later
+    assert "renamed to walk_far" in later
 
 
 def test_skills_have_their_calls_failures_and_last_change(tmp_path: Path) -> None:

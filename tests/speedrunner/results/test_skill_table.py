@@ -54,7 +54,7 @@ class TestHistory:
             ("one", 0, "from the start"),
             ("two", 0, "from the start"),
             ("one", 1, "edited in shared code"),
-            ("three", 1, "renamed"),
+            ("three", 1, "renamed to"),
         ]
 
     def test_a_skill_that_becomes_private_or_public_is_changed(self, tmp_path: Path) -> None:
