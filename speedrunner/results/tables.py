@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import pandas
 
-from speedrunner.config.names import ConditionName
 from speedrunner.results.conditions import DAGGER, KEYS, REACT, TOO_MANY, Condition, has_cache, stack_frames
-from speedrunner.results.means import CONDITION, Spread, average_seeds, mean_sd, spread
+from speedrunner.results.means import CONDITION, average_seeds, mean_sd, spread
 from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TRAINING
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
@@ -82,40 +80,28 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
     return table_of("training", text, found[trained].reset_index())
 
 
-CacheEffect = tuple[ConditionName, str, int, Spread | None, Spread | None]
-"""A condition, a measure, the seeds that servers with and without prefix cache have, the values on both."""
-
-
-def cache_effects(conditions: Sequence[Condition]) -> Iterator[CacheEffect]:
-    """Yield the effects of each condition with last policies also evaluated without prefix cache."""
-    for group in conditions:
-        if has_cache(group):
-            continue
-        sources = {(run.config.run.start_from or "").rpartition("/")[2] for run in group.runs.values()}
-        for other in conditions:
-            if not sources.isdisjoint(run.path.rpartition("/")[2] for run in other.runs.values()):
-                yield from _compare_caches(other, group)
-
-
-def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[CacheEffect]:
-    pairs = [(run, uncached.runs[seed]) for seed, run in cached.runs.items() if seed in uncached.runs]
-    whole = [pair for pair in pairs if all(run.points for run in pair)]
-    for name in ("score", "uncached", "cached", "output", "actor_usd"):
-        with_, without = (spread(pair[side].checkpoints[name].iloc[-1] for pair in whole) for side in (0, 1))
-        yield cached.condition_name, name, len(whole), with_, without
-
-
 def _cache(conditions: Sequence[Condition]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for name, measure, seeds, *found in cache_effects(conditions):
-        with_, without = (mean_sd(each)[0] for each in found)
-        ratio = with_ / without if with_ is not None and without else None
-        rows.append((*msgspec.structs.astuple(name), measure, seeds, with_, without, ratio))
+    for uncached in (each for each in conditions if not has_cache(each)):
+        sources = {(run.config.run.start_from or "").rpartition("/")[2] for run in uncached.runs.values()}
+        for cached in conditions:
+            if not sources.isdisjoint(run.path.rpartition("/")[2] for run in cached.runs.values()):
+                rows += _compare_caches(cached, uncached)
     text = (
         "The same policies on a server with and without prefix cache: means over test episodes, then"
         " over the seeds that have both; USD of the test episodes only. Ratio: with over without."
     )
     return Table("cache", text, [*KEYS, "measure", "seeds", "with_cache", "without_cache", "ratio"], rows)
+
+
+def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[tuple[Cell, ...]]:
+    pairs = [(run, uncached.runs[seed]) for seed, run in cached.runs.items() if seed in uncached.runs]
+    whole = [pair for pair in pairs if all(run.points for run in pair)]
+    for name in ("score", "uncached", "cached", "output", "actor_usd"):
+        found = (spread(pair[side].checkpoints[name].iloc[-1] for pair in whole) for side in (0, 1))
+        with_, without = (mean_sd(each)[0] for each in found)
+        ratio = with_ / without if with_ is not None and without else None
+        yield *cached.names, name, len(whole), with_, without, ratio
 
 
 def _libraries(checkpoints: pandas.DataFrame) -> Table:
