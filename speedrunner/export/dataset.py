@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+from jinja2 import Environment
 
 from speedrunner.config.console import visible
 from speedrunner.config.names import condition_name
@@ -26,46 +27,7 @@ from speedrunner.store.run_data import RunData, load
 ROWS = 200
 """Maximum number of conversations held in memory at a time."""
 
-METADATA = """\
----
-pretty_name: Episodes of LLM agents
-license: other
-license_name: terms-of-the-environments-and-models
-task_categories:
-- text-generation
-tags:
-- agents
-- tool-use
-- trajectories
-configs:
-- config_name: default
-  data_files:
-{files}
----
-"""
-
-ROWS_TEXT = """\
-# Episodes of LLM agents
-
-One row for each conversation: `train` holds those of training episodes, `test` of held-out ones,
-`sleep` those of the agents that changed the policy between them. `messages` are in order; `call` is
-the tool call that was parsed, its `arguments` as JSON. `score` is missing where a fault ended the
-episode. Tokens are sums over the conversation.
-"""
-
-MADE_TEXT = """\
-## How it was made
-
-SpeedRunner played the runs, and `speedrunner export --to dataset` wrote them. `configurations/` has the
-complete configuration of each run. `digest` is the SHA-256 of the run's state.
-"""
-
-LICENCE_TEXT = """
-## Licence
-
-The rows contain the environments' texts, which are under the licences of the environments, and text that the
-models wrote, which is under the models' terms. Name both if you publish the dataset.
-"""
+CARD = Path(__file__).with_name("dataset_card.jinja")
 
 
 def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
@@ -162,20 +124,14 @@ def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
         splits: the splits that have a file.
         runs: the exported runs with their names in the dataset.
     """
-    files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in splits)
-    notes = dict.fromkeys(_plain(line) for _, run in runs for line in caveats(run.processes))
     columns = ("run", "env", "method", "model", "seed", "episodes", "speedrunner", "code", "digest")
-    rows = [columns, ["---"] * len(columns), *starmap(_made, runs)]
-    return "\n".join(
-        [
-            METADATA.format(files=files),
-            ROWS_TEXT,
-            f"Runs: {', '.join(_plain(name) for name, _ in runs)}.\n",
-            *(f"{line}.\n" for line in notes),
-            MADE_TEXT,
-            *(f"| {' | '.join(_plain(str(cell)) for cell in row)} |" for row in rows),
-            LICENCE_TEXT,
-        ]
+    made = [columns, ["---"] * len(columns), *starmap(_made, runs)]
+    template = Environment(trim_blocks=True, keep_trailing_newline=True).from_string(CARD.read_text("utf-8"))
+    return template.render(
+        splits=splits,
+        names=[_plain(name) for name, _ in runs],
+        notes=dict.fromkeys(_plain(line) for _, run in runs for line in caveats(run.processes)),
+        rows=[[_plain(str(cell)) for cell in row] for row in made],
     )
 
 
