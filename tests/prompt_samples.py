@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -228,16 +228,17 @@ class Samples:
         """The same as a policy."""
         return self.library(skills).policy(Policy(version=1))
 
-    def acting(self, spec: ActorSpec) -> Prompt:
+    def acting(self, spec: ActorSpec, wording: int = 0) -> Prompt:
         """What an actor reads."""
-        return Prompt(spec.list_tools(self.env), plain_messages(spec.messages(self.env, self.opening)))
+        messages = spec.messages(self.env, self.opening, wording)
+        return Prompt(spec.list_tools(self.env), plain_messages(messages))
 
     def inducing(self, skills: int, *, sleep: int = 1, carried: bool = False, **options: Any) -> Prompt:
         """What SpeedRunner's inducer reads; `carried`: in a run with the history of an earlier run."""
         history = self.carried if carried else self.history
-        kind = options.pop("kind", SpeedRunner)
+        kind, wording = options.pop("kind", SpeedRunner), options.pop("wording", 0)
         method, draft = kind(**options), Draft(self.library(skills), sleep, [])
-        tools, calls = self._tools(sleep), method.inducer_calls
+        tools, calls = replace(self._tools(sleep), wording=wording), method.inducer_calls
         messages = method._messages(draft.library, history, tools, calls)
         offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
         offered += draft.tools(all_public=method.visibility == "all_public")
@@ -370,6 +371,8 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
         "inducer": made.inducing(0),
         "inducer_12_skills": made.inducing(12),
         "inducer_300_skills": made.inducing(300),
+        **{f"actor_wording_{n}": made.acting(ActorSpec(made.library(12)), n) for n in (1, 2, 3)},
+        **{f"inducer_wording_{n}": made.inducing(12, wording=n) for n in (1, 2, 3)},
         "inducer_after_overflow": made.inducing(12, sleep=2),
         "inducer_no_interpreter": made.inducing(0, interpreter="off"),
         "inducer_no_interpreter_12_skills": made.inducing(12, interpreter="off", on_limit="discard"),

@@ -85,11 +85,12 @@ class ActorSpec:
         own = self.library.tools() if self.tools is None else self.tools
         return [*own, *([SUBMIT_ANSWER] if env.submits else [])]
 
-    def messages(self, env: TextEnv, opening: Opening) -> list[Message]:
+    def messages(self, env: TextEnv, opening: Opening, wording: int = 0) -> list[Message]:
         """Return the first messages. The system message is the same for all episodes of a spec."""
         system = render(
             __package__,
             "system",
+            wording,
             description=env.description,
             limits=env.limits,
             has_skills=self.tools is None and bool(self.library.public),
@@ -107,18 +108,16 @@ class ActorSpec:
         """Return this spec with the part of its library that an evaluation shows.
 
         Raises:
-            InvalidPolicy: a named skill does not exist or is private already, or the actor does not call
-                skills as tools.
+            InvalidPolicy: a named skill is not public, or the actor does not call skills as tools.
         """
         if part == LibraryConfig():
             return self
+        given = " ".join(part.settings())
         if self.tools is not None:
-            given = " ".join(part.settings())
             raise InvalidPolicy(f"{given}: the actor of this method does not call skills as tools")
         try:
             library = self.library.hide_skills(part.hide)
         except InvalidSkill as error:
-            given = " ".join(part.settings())
             raise InvalidPolicy(f"{given}: {'; '.join(str(error).splitlines())}") from error
         if part.visible_last is not None:
             library = library.last_visible(part.visible_last)
@@ -183,7 +182,7 @@ class Actor:
         return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:
-        return plain_messages(spec.messages(self.env, Opening("", "")))
+        return plain_messages(spec.messages(self.env, Opening("", ""), self.config.run.wording))
 
 
 def task_text(opening: Opening) -> str:

@@ -102,10 +102,10 @@ class EpisodeContext:
             ServingError, WorkerError: infrastructure errors; do not catch them.
         """
         now = Opening(instruction or self.opening.instruction, self.observation)
-        messages, tools = spec.messages(self.env, now), spec.list_tools(self.env)
+        run = self._actor.config.run
+        messages, tools = spec.messages(self.env, now, run.wording), spec.list_tools(self.env)
         execute = self.execute if toolbox is None else self._tools(toolbox, spec.role)
-        repeats = self._actor.config.run.stop_after_repeats
-        return await self._converse(spec.role, messages, tools, execute, llm_calls, repeats)
+        return await self._converse(spec.role, messages, tools, execute, llm_calls, run.stop_after_repeats)
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int | None = None
@@ -288,8 +288,8 @@ async def play_episode(
         if episode.stored is not None:
             trajectory.module = hunks(episode.stored, module)
         opening = await worker.reset(episode.task, module, actor.env.limits.actions, episode.seed)
-        trajectory.prompt_hash = spec.prompt_hash(actor.env, spec.messages(actor.env, opening))
         run = actor.config.run
+        trajectory.prompt_hash = spec.prompt_hash(actor.env, spec.messages(actor.env, opening, run.wording))
         clock = Clock(
             actor.llm_calls, time.monotonic() + run.wall_clock_s, answers_count=run.wall_clock == "all"
         )

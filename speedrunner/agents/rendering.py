@@ -29,12 +29,14 @@ def _quote(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
-def render(package: str, name: str, **variables: Any) -> str:
+def render(package: str, name: str, wording: int = 0, **variables: Any) -> str:
     """Render a prompt and strip leading and trailing blank lines.
 
     Args:
         package: the package with the folder `prompts`.
         name: the template's file name without `.jinja`.
+        wording: the paraphrase to use, from the folder `wording_N`, if there is one of this template.
         variables: the template's variables; a missing one is an error.
     """
-    return _environment(package).get_template(f"{name}.jinja").render(**variables).strip()
+    files = [f"wording_{wording}/{name}.jinja", f"{name}.jinja"]
+    return _environment(package).select_template(files).render(**variables).strip()

@@ -63,6 +63,7 @@ def condition_name(config: Config) -> ConditionName:
     for role, changes in (("actor", model.actor), ("inducer", model.inducer)):
         variant += f"-{role}_thinking{_plain(str(changes[THINKING]))}" if THINKING in changes else ""
     begin = method
+    begin += f"-wording{config.run.wording}" if config.run.wording else ""
     if library.visible_last is not None:
         begin += f"-visible_last{library.visible_last}"
     begin += f"-hide_{_listed(library.hide)}" if library.hide else ""

@@ -57,6 +57,8 @@ class RunConfig(msgspec.Struct, frozen=True):
     wall_clock: Literal["tools", "all"] = "tools"
     #: Longest tool result that the actor sees, in characters; records keep the whole result.
     reply_chars: AtLeastOne = 4000
+    #: Wording of the system messages of the actor and of SpeedRunner's inducer; 1 to 3 are paraphrases of 0.
+    wording: Literal[0, 1, 2, 3] = 0
     #: Start from the policy of another run: `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.
     start_from: Text | None = None
     #: Copy the training history of that run too, so that sleeps read its episodes, libraries and earlier
@@ -113,13 +115,8 @@ class LibraryConfig(msgspec.Struct, frozen=True):
 
     def settings(self) -> list[str]:
         """Return the settings that differ from the defaults, such as `library.hide=[walk]`."""
-        given = {
-            name: value for name, value in msgspec.structs.asdict(self).items() if value not in (None, [])
-        }
-        return [
-            f"library.{name}=[{','.join(value)}]" if isinstance(value, list) else f"library.{name}={value}"
-            for name, value in given.items()
-        ]
+        last, hide = f"library.visible_last={self.visible_last}", f"library.hide=[{','.join(self.hide)}]"
+        return [last] * (self.visible_last is not None) + [hide] * bool(self.hide)
 
 
 class ModelOptions(msgspec.Struct, frozen=True):

@@ -102,18 +102,16 @@ class Library:
         return self.hide_skills(public[: max(len(public) - count, 0)])
 
     def hide_skills(self, names: Collection[str]) -> Library:
-        """Return it with these public skills private; other skills can still call them.
-
-        Raises:
-            InvalidSkill: a name is no public skill; the text lists similar names.
-        """
+        """Return it with these public skills private; other skills can still call them. Raises `InvalidSkill`
+        with similar names if one is no public skill."""
         shown = [each.name for each in self.skills if each.public]
-        lines = [
-            f"{name} is private already" if name in self.by_name
-            else f"there is no public skill {name}{suggestion(name, shown)}"
-            for name in names if name not in shown
-        ]  # fmt: skip
-        refuse(lines)
+        refuse(
+            [
+                f"there is no public skill {each}{suggestion(each, shown)}"
+                for each in names
+                if each not in shown
+            ]
+        )
         skills = (
             msgspec.structs.replace(each, public=each.public and each.name not in names)
             for each in self.skills

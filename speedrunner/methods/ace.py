@@ -6,7 +6,7 @@ After Zhang et al., "Agentic Context Engineering" (arXiv 2510.04618), without re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -187,7 +187,7 @@ class ACE(Method):
         )
         return changed
 
-    async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: object) -> None:
+    async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: Any) -> None:
         system = render(
             __package__,
             f"ace/{role}_system",

@@ -72,9 +72,7 @@ def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Tra
 
 def find_excess(library: Library, source: str) -> dict[str, str]:
     """Return the functions of a text that break the bounds of the original, each with the reason.
-
-    A text that is no valid Python has none: `append_skills` refuses it.
-    """
+    A text that is no valid Python has none: `append_skills` refuses it."""
     try:
         functions = [each for each in read_text(source) if isinstance(each.head, ast.FunctionDef)]
     except InvalidSkill:

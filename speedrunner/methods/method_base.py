@@ -72,6 +72,7 @@ class SleepTools:
         journal: what another process did in this sleep, and what this one does.
         wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued
             or have no engine; then they are stopped.
+        wording: paraphrase of prompts, `run.wording`.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
@@ -87,6 +88,7 @@ class SleepTools:
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     journal: SleepJournal = field(default_factory=SleepJournal)
     wall_s: float = math.inf
+    wording: int = 0
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None

@@ -1,8 +1,7 @@
 """Skills as documents: SpeedRunner's library, which the actor reads and does not call.
 
-It varies the form of what is learned and nothing else: programs as text, compared with programs as tools. The
-form follows folders of agent skills: name and description are always in the prompt, the body is read on
-demand.
+It varies the form of what is learned alone: programs as text, compared with programs as tools. As in folders
+of agent skills, name and description are always in the prompt, and the body is read on demand.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ NAMED = (
 
 OWN = (
     *("run.seed", "run.start_from", "run.carry_history"),
-    *("library.visible_last", "library.hide"),
+    *("run.wording", "library.visible_last", "library.hide"),
 )
 """Keys in which runs of a condition differ, or which `ConditionName` names."""
 

@@ -266,6 +266,7 @@ class Executor:
             attempt=episodes.play if self.method.replays else None,
             journal=journal,
             wall_s=self.actor.config.run.sleep_wall_s,
+            wording=self.actor.config.run.wording,
         )
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:

@@ -112,7 +112,7 @@ async def _replay_episode(subject: Subject, played: Played, worker: EnvWorker) -
         seed = subject.run.state.skill_seed(episode.task)
         opening = await worker.reset(episode.task, module, setup.env.limits.actions, seed)
         if episode.module is None and not subject.has_other_texts:
-            messages = spec.messages(setup.env, opening)
+            messages = spec.messages(setup.env, opening, setup.config.run.wording)
             if spec.prompt_hash(setup.env, messages) != episode.prompt_hash:
                 raise _Differs("the actor's first prompt does not have its recorded digest")
             is_plain = type(setup.method).play is Method.play  # other methods may ask for something else

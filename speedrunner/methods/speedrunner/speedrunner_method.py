@@ -144,7 +144,10 @@ class SpeedRunner(Method):
         system = render(
             __package__,
             "system",
-            goal=render(__package__, self.prompt, interpreter=interpreter, documents=self.documents),
+            tools.wording,
+            goal=render(
+                __package__, self.prompt, tools.wording, interpreter=interpreter, documents=self.documents
+            ),
             world=world(tools.env),
             episodes=describe_episodes(tools.env, tools.limits),
             rules=skill_rules(

@@ -83,8 +83,7 @@ Retrieve = AtLeastOne | Literal["all"]
 def programming(library: Library, env: TextEnv, retrieve: Retrieve, objective: str = "") -> ActorSpec:
     """Return an actor that acts by writing programs.
 
-    Its prompt has the code of the programs that fit the objective best, the best first, or a list of all
-    programs, the oldest first. Without an objective no code is shown.
+    Its prompt has the code of those that fit the objective best (none without one), or lists all.
     """
     public = [each.name for each in library.skills if each.public]
     listed = [f"{name}{library.signature(name)}: {library.doc(name)}" for name in public]

@@ -63,6 +63,7 @@ class TestOfARunThatBeginsWithAnother_s:
             return condition_name(compose(given)).method
 
         assert named("library.hide=[open,go_to]") == "speedrunner-hide_go_to+open-from_mine_2"
+        assert named("run.wording=2") == "speedrunner-wording2-from_mine_2"
         assert named("library.hide=[a_b]") != named("library.hide=[a,b]")
         many = [f"skill_{number}" for number in range(12)]
         found = named(f"library.hide=[{','.join(many)}]")

@@ -268,13 +268,14 @@ class TestThePaper_sExperiments:
         assert set(group_choices("experiment")) == {
             *("main", "models", "open-models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
-            *("modality", "sensitivity", "real"),
+            *("modality", "sensitivity", "wording", "real"),
         }
 
     @pytest.mark.parametrize(
         ("name", "count", "seeds"),
         [
             ("modality", 60, {0, 1, 2}),
+            ("wording", 48, {0, 1, 2}),
             ("sensitivity", 111, {0, 1, 2}),
         ],
     )

@@ -32,13 +32,6 @@ async def test_functions_that_need_each_other_go_in_together_whatever_else_is_ba
     ]  # fmt: skip
 
 
-async def test_all_are_public_and_of_the_sleep_that_added_them() -> None:
-    library, _ = await grown(STEP, f"{EVEN}\n\n{ODD}")
-    assert [(skill.name, skill.public, skill.created) for skill in library.skills] == [
-        ("step", True, 1), ("even", True, 2), ("odd", True, 2),
-    ]  # fmt: skip
-
-
 async def test_what_is_there_is_not_changed_and_new_functions_may_call_it() -> None:
     other = STEP.replace("walk(1)", "walk(2)")
     twice = 'def twice() -> str:\n    """Step twice."""\n    step()\n    return step()'

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jinja2 import Environment, meta
 
+from speedrunner.agents import actor
+from speedrunner.methods.speedrunner import speedrunner_method
 from tests.prompt_samples import NAMES, all_prompts
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "prompts"
@@ -35,3 +40,16 @@ def test_prompts_read_as_their_golden_files(
 @pytest.mark.parametrize("name", NAMES)
 def test_each_golden_file_belongs_to_a_prompt(name: str, rendered: Rendered) -> None:
     assert {f"{name}/{file.name}" for file in (GOLDEN / name).iterdir()} == {*rendered(name)}
+
+
+@pytest.mark.parametrize(("module", "count"), [(actor, 3), (speedrunner_method, 6)])
+def test_each_paraphrase_has_the_variables_and_branches_of_its_template(module: Any, count: int) -> None:
+    prompts = Path(module.__file__).parent / "prompts"
+    files = sorted(prompts.glob("wording_?/*.jinja"))
+    assert len(files) == count
+    for file in files:
+        own, default = (each.read_text() for each in (file, prompts / file.name))
+        found = (meta.find_undeclared_variables(Environment().parse(text)) for text in (own, default))
+        assert next(found) == next(found)
+        assert re.findall(r"{%.*?%}", own) == re.findall(r"{%.*?%}", default)
+        assert own.count("\n- ") == default.count("\n- ")

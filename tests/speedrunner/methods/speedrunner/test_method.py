@@ -197,18 +197,6 @@ class TestAblations:
         assert [skill.name for skill in spec.library.public] == ["seen"]
 
     @pytest.mark.process
-    async def test_without_an_interpreter_the_batch_is_in_the_prompt(self, night: Nights) -> None:
-        on, off = await night([FINISH]), await night([FINISH], interpreter="off")
-        assert set(on.requests[0].tools) - set(off.requests[0].tools) == {"execute_code"}
-        assert "load_trajectories" not in off.requests[0].system
-        assert "walk(steps=3)" in off.requests[0].task
-        assert "walk(steps=3)" not in on.requests[0].task
-        assert "left out" not in off.requests[0].task
-        goal = "Work like a programmer"
-        assert goal in on.requests[0].system
-        assert goal in off.requests[0].system
-
-    @pytest.mark.process
     async def test_what_does_not_fit_half_the_context_is_named(
         self, night: Nights, directory: RunDirectory, tiny_model_config: ModelConfig
     ) -> None:
