@@ -66,8 +66,8 @@ def compare_plans(runs: Iterable[RunResult]) -> list[str]:
     lines = []
     for file, played in seeds.items():
         for experiment, plan in _read(file).items():
-            unlike = [key for key, value in _analysis(experiment).items() if plan[key] != value]
-            if played != {*plan["seeds"]}:
+            unlike = [key for key, value in _analysis(str(experiment)).items() if plan[key] != value]
+            if sorted(played) != plan["seeds"]:
                 unlike.append(f"seeds {sorted(played)} instead of {plan['seeds']}")
             verdict = f"differs from its plan in {', '.join(unlike)}" if unlike else "equals its plan"
             lines.append(f"{file}: the analysis of {experiment} {verdict}")

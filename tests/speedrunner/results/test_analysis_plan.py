@@ -29,6 +29,11 @@ def test_a_plan_is_kept_and_compared_with_the_analysis(tmp_path: Path) -> None:
     (folder / FILE).write_text(write_yaml(plan))
     assert compare_plans(runs) == [f"{where}differs from its plan in claims"]
     assert compare_plans([summary()]) == []
+    (folder / FILE).write_text("3: {claims: 1, measures: 2, exclusions: 3, seeds: 4}")
+    (line,) = compare_plans(runs)
+    assert line.endswith(
+        "of 3 differs from its plan in claims, measures, exclusions, seeds [0, 1] instead of 4"
+    )
 
 
 @pytest.mark.parametrize("text", ["- 1", "a: 1", "a: {claims: {}}"])
