@@ -193,8 +193,8 @@ def test_nothing_is_written_over_or_half(
     (out / "mine").touch()
     assert "out is not an empty folder: name another one" in complaint(in_process(*command))
     (out / "mine").unlink()
-    monkeypatch.setattr("speedrunner.export.dataset.METADATA", "{nothing}")
-    assert "KeyError: 'nothing'" in complaint(in_process(*command))
+    monkeypatch.setattr("speedrunner.export.dataset.CARD", tmp_path / "nothing")
+    assert "no such file or directory" in complaint(in_process(*command))
     assert (list(tmp_path.iterdir()), list(out.iterdir())) == ([out], [])
 
 
