@@ -40,16 +40,6 @@ def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
     assert 0.9 < run["cache_share"] <= 1  # less than all: of requests in flight together each could be first
 
 
-def test_another_list_prices_the_checkpoints_too(learnt: ScriptedRun) -> None:
-    own, other = (
-        json.loads(printed(str(learnt.dir), "--json", *prices))["runs"][0]["checkpoints"]
-        for prices in ([], ["--prices", "zero"])
-    )
-    assert all(row["actor_usd"] > 0 for row in own)
-    assert all(row["actor_usd"] == 0 for row in other)
-    assert [row["score"] for row in own] == [row["score"] for row in other]
-
-
 def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(learnt.dir, copy)
