@@ -7,6 +7,7 @@ mistakes are data: its `problem` says what was wrong, and the next reply answers
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -57,6 +58,18 @@ class AnswerOverflow(ContextOverflow):
 
 class Conversation(ABC):
     """One agent's append-only exchange with a model."""
+
+    seed_key = ""
+    """Names it among all conversations of a run, for the seeds of its requests. Empty: they carry none."""
+    turns = 0
+
+    @property
+    def seed(self) -> dict[str, int]:
+        """The next request's field for its seed."""
+        if not self.seed_key:
+            return {}
+        digest = hashlib.sha256(f"{self.seed_key}/{self.turns}".encode()).digest()
+        return {"seed": int.from_bytes(digest[:4], "big")}
 
     async def ready(self) -> float:
         """Wait until the engine's cache has room for the conversation. Returns the seconds queued."""

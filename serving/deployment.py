@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -30,6 +29,7 @@ from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
+from serving.new_model_config import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.reconciliation import Reconciliation, TokenSums
 from serving.sizing import size_model
@@ -201,7 +201,7 @@ class Deployment:
         """
         self._waiting("compiling sampling kernels")
         options = sampling(self.model_config.role("actor"))
-        await wait_until_ready(engine, range(1, MOST_SPLIT + 1), ignore_eos=True, **options)
+        await wait_until_ready(engine, range(1, MOST_SPLIT + 1), ignore_eos=True, seed=0, **options)
 
     def _note_outage(self, failure: str) -> None:
         """Say, about once a minute for all clients, that requests wait for an engine."""
@@ -212,12 +212,6 @@ class Deployment:
             self._say(
                 f"no answer from the engine at {self.endpoint} ({failure}); requests wait up to {limit}"
             )
-
-
-@lru_cache(maxsize=4)
-def _load_tokenizer(folder: str, revision: str | None) -> ChatTokenizer:
-    """Return a model's tokenizer, loaded once: the library never frees the words that one has cached."""
-    return ChatTokenizer(folder, revision)
 
 
 @asynccontextmanager
@@ -244,23 +238,18 @@ async def deploy(
     endpoint = running_endpoint(model_config, options)
     if gpus is None:
         (gpus,) = await server_gpus([(model_config, options)], say)
-    folder = None if model_config.hosted else prepare(model_config, waiting)
-    tokenizer = (
-        _load_tokenizer(folder, model_config.revision)
-        if folder and model_config.api == "completions"
-        else None
-    )
-    if tokenizer and tokenizer.template.note:
-        say(f"{model_config.name}: {tokenizer.template.note}")
+    tokenizer = None
+    if not model_config.hosted:
+        place = prepare(model_config, waiting)
+        tokenizer = check_files(model_config, place, say, starts=endpoint is None)
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
         model_config = await size_model(model_config, endpoint, gpus, say)
         if endpoint is None:
-            assert folder is not None
             if model_config.id is not None and found(model_config.id, model_config.revision) is None:
                 require_hub(model_config.id, model_config.revision)
             timeout_s = options.start_timeout_s
-            server = VllmServer(model_config, folder, log, gpus=gpus, start_timeout_s=timeout_s)
+            server = VllmServer(model_config, place, log, gpus=gpus, start_timeout_s=timeout_s)
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)
             say(f"starting vLLM with {model_config.name} (log: {log})")

@@ -15,7 +15,7 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
-from serving.errors import InvalidModelConfig, ServingError
+from serving.errors import ServingError
 from serving.model_config import ModelConfig, Roles
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
@@ -38,9 +38,6 @@ class Model:
     Attributes:
         tokenizer: `None` on the chat API.
         note_tools: called with the labels and the tools of each conversation that is opened.
-
-    Raises:
-        InvalidModelConfig: the model config's API needs a tool format or a tokenizer that is missing.
     """
 
     def __init__(
@@ -62,10 +59,7 @@ class Model:
         self._tool_check: ToolCheck | None = None
         self._format = None
         if model_config.api == "completions":
-            if model_config.tool_format is None or tokenizer is None:
-                raise InvalidModelConfig(
-                    f"model {model_config.name!r}: the completions API needs tool_format and a tokenizer"
-                )
+            assert model_config.tool_format is not None
             self._format = FORMATS[model_config.tool_format]
 
     def converse(

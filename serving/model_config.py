@@ -33,6 +33,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         top_k: sample from the k likeliest tokens; `None` leaves it to the engine (vLLM: all).
         max_calls: most requests of this role in one agent's work; `None` keeps the method's own limit.
         reasoning_effort: hosted models only (paper, Appendix A.1: low for the actor, medium for the inducer).
+        template_options: variables of the model's chat template in every prompt of the role, such as
+            `reasoning_effort: low` for Qwen3.8. `thinking_tokens` sets `enable_thinking`.
     """
 
     string_tokens: Positive
@@ -42,6 +44,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     top_k: Positive | None = None
     max_calls: Positive | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    template_options: dict[str, bool | int | str] = {}
 
     def calls(self, most: int) -> int:
         """Return the requests that the role may make if a method allows `most`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -68,7 +69,8 @@ def load_model_config(name_or_path: str) -> ModelConfig:
     file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"
     if not is_path and name_or_path not in (known := list_model_configs()):
         raise InvalidModelConfig(
-            f"unknown model config {name_or_path!r}{suggest(name_or_path, known)}; known:"
+            describe_model_name(name_or_path)
+            or f"unknown model config {name_or_path!r}{suggest(name_or_path, known)}; known:"
             f" {', '.join(known)}, or the path of a .yaml file"
         )
     try:
@@ -79,6 +81,13 @@ def load_model_config(name_or_path: str) -> ModelConfig:
         return _model_config(_fill_in(content))
     except WrongData as error:
         raise InvalidModelConfig(f"model config {file}: {error}") from None
+
+
+def describe_model_name(given: str) -> str:
+    """Return how to get a model config for a model's folder, hub id or GGUF file; empty for anything else."""
+    if not (Path(given).is_dir() or re.fullmatch(r"[\w.-]+/[\w.-]+|.*\.gguf", given)):
+        return ""
+    return f"{given} is a model, not a model config: `speedrunner init model {given}` writes NAME.yaml"
 
 
 def adapt(
@@ -203,4 +212,8 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
     elif role.thinking_tokens and model_config.thinking == "none":
         yield "thinking_tokens must be 0 with `thinking: none`"
     if not model_config.hosted and role.reasoning_effort is not None:
-        yield "reasoning_effort is for hosted models; use thinking_tokens for others"
+        yield "reasoning_effort is for hosted models; use thinking_tokens or template_options for others"
+    if model_config.hosted and role.template_options:
+        yield "template_options is for models with a chat template here; use reasoning_effort for hosted ones"
+    if model_config.thinking != "none" and "enable_thinking" in role.template_options:
+        yield "template_options.enable_thinking: not here, thinking_tokens sets it"

@@ -1,9 +1,12 @@
-"""Write the model config of a model on the Hugging Face hub, or in a folder, from its files alone."""
+"""Write the model config of a model on the Hugging Face hub, or in a folder, from its files alone, and check
+one against them before a server starts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,12 @@ import yaml
 
 from serving.engine.gpus import read_gpus
 from serving.errors import InvalidModelConfig
-from serving.hub import CONFIG, fetch_texts, missing_files
+from serving.hub import CONFIG, WEIGHTS, fetch_texts, missing_files
+from serving.model_config import ModelConfig
+from serving.sizing import read_config
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+from serving.tokens.transcript import open_transcript
 
 SAMPLING = ("temperature", "top_p", "top_k")
 """Values of a role that publishers recommend in `generation_config.json`."""
@@ -22,9 +29,6 @@ THINKING_TOKENS = {"actor": 256, "inducer": 2048}
 
 CALLS = {"qwen3_xml": "<function=", "qwen3_json": "<tool_call>", "llama3_json": '"parameters":'}
 """Tool formats, and the text by which a rendered call shows each; the first that occurs is the model's."""
-
-DEFAULT_FORMAT = "qwen3_json"
-"""The tool format of a model whose template writes calls in none of them."""
 
 CPU_SERVER = {
     "flags": {
@@ -72,7 +76,7 @@ def describe_model(model: str | Path, name: str) -> str:
     if not isinstance(context, int):
         raise InvalidModelConfig(f"{model}: its config.json has no max_position_embeddings (context length)")
     content: dict[str, Any] = {"name": name, **place, "context": context}
-    content["tool_format"] = _find_tool_format(tokenizer)
+    content["tool_format"] = _find_tool_format(tokenizer) or "qwen3_json"
     if not tokenizer.template.writes_tools:
         content["tools_in"] = "system"
     content["thinking"] = _find_thinking(tokenizer)
@@ -104,9 +108,9 @@ def _read(file: Path) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _find_tool_format(tokenizer: ChatTokenizer) -> str:
-    """Return the format in which the chat template writes a call; `DEFAULT_FORMAT` if it writes none, or in a
-    form of its own."""
+def _find_tool_format(tokenizer: ChatTokenizer) -> str | None:
+    """Return the format in which the chat template writes a call; `None` if it writes none, or in a form of
+    its own."""
     call = {"type": "function", "function": {"name": "look", "arguments": {"at": "door"}}}
     messages = [
         {"role": "user", "content": "A"},
@@ -116,7 +120,7 @@ def _find_tool_format(tokenizer: ChatTokenizer) -> str:
         text = str(tokenizer.huggingface.apply_chat_template(messages, tokenize=False))
     except Exception:  # templates raise errors of their own
         text = ""
-    return next((name for name, sign in CALLS.items() if sign in text and "look" in text), DEFAULT_FORMAT)
+    return next((name for name, sign in CALLS.items() if sign in text and "look" in text), None)
 
 
 def _find_thinking(tokenizer: ChatTokenizer) -> str:
@@ -126,3 +130,63 @@ def _find_thinking(tokenizer: ChatTokenizer) -> str:
         return "none" if "</think>" in opened else "prompted"
     template = json.dumps(tokenizer.huggingface.chat_template)
     return "generated" if "enable_thinking" in template else "none"
+
+
+_load_tokenizer = lru_cache(maxsize=4)(ChatTokenizer)
+"""Loads a model's tokenizer once: the library never frees the words that one has cached."""
+
+
+def check_files(
+    model_config: ModelConfig, place: str, say: Callable[[str], None] = lambda line: None, *, starts: bool
+) -> ChatTokenizer | None:
+    """Check a model config against the model's files, and return the tokenizer; `None` on the chat API.
+
+    Args:
+        place: folder or hub id, as `serving.weights.prepare` returns it.
+        say: called with a note about the chat template.
+        starts: whether a server is started, which needs weights.
+
+    Raises:
+        InvalidModelConfig: files are missing, or the model config does not fit them.
+    """
+    folder, is_dummy = Path(place), model_config.load_format == "dummy"
+    if starts and model_config.id is None:
+        lost = [each for each in missing_files(folder) if not (is_dummy and each == WEIGHTS)]
+        how = [f"convert {each.name}, as models/smollm2/convert.py does" for each in folder.glob("*.gguf")]
+        if lost:
+            raise InvalidModelConfig("; ".join((f"{folder} lacks {', '.join(lost)}", *how[:1])))
+    if model_config.api != "completions":
+        return None
+    tokenizer = _load_tokenizer(place, model_config.revision)
+    if problems := "; ".join(_find_problems(model_config, tokenizer)):
+        raise InvalidModelConfig(f"model {model_config.name!r} does not fit its files: {problems}")
+    if tokenizer.template.note:
+        say(f"{model_config.name}: {tokenizer.template.note}")
+    return tokenizer
+
+
+def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Iterator[str]:
+    tool = ToolSpec("probe", "Probe.", {"type": "object", "properties": {}, "required": []})
+    said = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
+    config = (read_config(model_config) or {}) if model_config.load_format != "dummy" else {}
+    limit = {**config, **config.get("text_config", {})}.get("max_position_embeddings", model_config.context)
+    # Other numbers in a scaled model's configuration extend its limit.
+    if model_config.context > limit and "factor" not in json.dumps(config):
+        yield f"context {model_config.context:,} is beyond the model's {limit:,} (max_position_embeddings)"
+    try:
+        for name in ("actor", "inducer"):
+            open_transcript(model_config, name, tokenizer, said, [tool])
+        form, style = _find_tool_format(tokenizer), _find_thinking(tokenizer)
+    except Exception as error:  # templates raise errors of their own
+        yield " ".join(str(error).split())
+        return
+    roles = model_config.roles.actor, model_config.roles.inducer
+    if tokenizer.template.writes_tools and form not in (None, model_config.tool_format):
+        yield f"its chat template writes calls as `tool_format: {form}`, not {model_config.tool_format}"
+    if style != model_config.thinking and any(role.thinking_tokens for role in roles):
+        yield f"`thinking: {model_config.thinking}`, but its chat template shows `thinking: {style}`"
+    source = tokenizer.huggingface.chat_template
+    words = {*re.findall(r"\w+", source if isinstance(source, str) else "\n".join(source.values()))}
+    for options in (role.template_options for role in roles):
+        if config and options and not words & set(options):
+            yield f"its chat template uses none of the template_options {', '.join(options)}"

@@ -74,14 +74,11 @@ def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endp
 
 def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
     """Return the API key of a running server from the environment."""
-    name = options.api_key_env or model_config.api_key_env
-    if name is not None:
-        where = f"environment variable {name}"
-        key = os.environ.get(name, "").strip()
-        if not key:
-            raise InvalidModelConfig(f"model {model_config.name!r}: {where} with its API key is not set")
-    else:
+    if (name := options.api_key_env or model_config.api_key_env) is None:
         return None
+    where, key = f"environment variable {name}", os.environ.get(name, "").strip()
+    if not key:
+        raise InvalidModelConfig(f"model {model_config.name!r}: {where} with its API key is not set")
     if not re.fullmatch("[!-~]+", key):
         raise ServerFailed(f"{where} contains no API key: a key is one word of printable ASCII characters")
     return key

@@ -44,8 +44,7 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
         vLLM's `--model` argument; see `model_path`.
 
     Raises:
-        InvalidModelConfig: the model config names a hosted model, or a folder that is missing and has no
-            recipe.
+        InvalidModelConfig: the model config names a hosted model, or a folder that is missing.
         ServerFailed: the recipe failed; the message has its last line and the command.
     """
     path = model_path(model_config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,11 +10,19 @@ from pathlib import Path
 def main() -> None:
     """Run the command; Ctrl-C ends it silently, even while its modules are imported."""
     try:
+        _put_ours_first()
         from speedrunner.cli.app import main as carry_out_command
 
         carry_out_command()
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _put_ours_first() -> None:
+    """Let this program's packages come before others of their names in PYTHONPATH, here and in servers."""
+    if folders := os.environ.get("PYTHONPATH"):
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        os.environ["PYTHONPATH"] = os.pathsep.join((sys.path[0], folders))
 
 
 if __name__ == "__main__":

@@ -43,14 +43,14 @@ class ChatConversation(Conversation):
     ) -> None:
         self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
         self._max_tokens = role.string_tokens + ANSWER_TOKENS
-        effort = {} if role.reasoning_effort is None else {"reasoning_effort": role.reasoning_effort}
+        extra = {"reasoning_effort": role.reasoning_effort, "chat_template_kwargs": role.template_options}
         self.options = {
             **sampling(role),
             "tools": [tool.openai for tool in tools],
             "tool_choice": "required",
             "parallel_tool_calls": False,
             "max_completion_tokens": self._max_tokens,
-            **effort,
+            **{name: value for name, value in extra.items() if value},
         }
         self._engine = engine
         self._tools = {tool.name: tool for tool in tools}
@@ -61,8 +61,9 @@ class ChatConversation(Conversation):
 
     async def ask(self) -> Completion:
         """See `Conversation`."""
+        seed = {} if self._engine.hosted else self.seed  # hosted models refuse it, or promise nothing
         reply = await self._engine.chat(
-            {**self.options, "messages": self.messages},
+            {**self.options, **seed, "messages": self.messages},
             prompt_bound=self._prompt_bound,
             max_tokens=self._max_tokens,
             labels=self._labels,
@@ -107,6 +108,7 @@ class ChatConversation(Conversation):
         """See `Conversation`."""
         self._prompt_bound = completion.usage.prompt + completion.usage.completion + SLACK_TOKENS
         self.messages += completion.echo
+        self.turns += 1
         self._open_calls = completion.open_calls
 
     def tell(self, text: str) -> None:

@@ -83,10 +83,12 @@ class TokenConversation(Conversation):
             max_tokens=min(room, self.transcript.answer_tokens),
             labels=self._labels,
             replica=self.replica.address,
+            **self.seed,
             **self.options,
         )
         ids = reply.answer.choices[0].token_ids or []
         answer = self.transcript.answer(ids)
+        self.turns += 1
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
         completion = Completion(
             text=answer.text,
@@ -110,6 +112,7 @@ class TokenConversation(Conversation):
     def recall(self, completion: Completion) -> None:
         """See `Conversation`."""
         self.transcript.answer(completion.token_ids)
+        self.turns += 1
 
     def tell(self, text: str) -> None:
         """See `Conversation`."""

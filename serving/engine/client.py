@@ -124,7 +124,7 @@ class Engine:
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
         require_alive: see `RequireAlive`; `None` for an engine that others run.
-        hosted: whether it is a hosted service; only a vLLM server reports its health.
+        hosted: whether it is a hosted service; only a vLLM server reports its health and takes seeds.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
 
     Attributes:
@@ -150,7 +150,7 @@ class Engine:
         self.note_response: Callable[[EngineResponse[TokenCompletion]], None] = lambda response: None
         self._retry = retry or RetryPolicy()
         self._require_alive = require_alive
-        self._hosted = hosted
+        self.hosted = hosted
         self._note_outage = note_outage
         self._not_before = 0.0
         self._waiting: dict[asyncio.Timeout, int | None] = {}
@@ -289,7 +289,7 @@ class Engine:
             is_over = failure.hung or request.failures >= self._retry.tries
         if is_over:
             # Other requests to a hosted model may still succeed.
-            is_lost = failure.lost and not self._hosted
+            is_lost = failure.lost and not self.hosted
             if failure.hung or (is_lost and not await self.endpoint.healthy(BUSY_S)):
                 raise EngineDead(
                     f"the engine at {self.endpoint} is gone: {failure}; once it answers, rerun the same"

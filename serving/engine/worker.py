@@ -28,12 +28,25 @@ else:
         from vllm.v1.worker.gpu_worker import Worker as Base
 
 
+class _Rewound(torch.Generator):  # type: ignore[misc]
+    """A CPU's generator for seeded requests. After each part of a prompt but the last, vLLM takes back its
+    draw with `set_offset`. Such generators do not support that: a long prompt would end the engine."""
+
+    def get_offset(self) -> int:
+        return 0
+
+    def set_offset(self, offset: int) -> None:
+        self.manual_seed(self.initial_seed())
+
+
 class Worker(Base):  # type: ignore[misc]
     """The platform's worker, which closes unneeded ports and starts the clock of steps."""
 
     def init_device(self) -> None:
         """Create the process groups, and close their ports if the world has one member."""
         super().init_device()
+        if self.device.type == "cpu":
+            torch.Generator = _Rewound
         if torch.distributed.get_world_size() == 1:
             close_ports()
             start_clock()

@@ -23,7 +23,7 @@ KINDS = ("quotes", "enum", "optional", "nested")
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
-"""Budgets of the calls. The grammars are of the same kinds as a run's, and the calls take a second or two."""
+"""Budgets of the calls. The grammars are of the same kinds as a run's."""
 
 LEAST_PROMPT = 256
 """Least tokens of the prompt that is sent twice; it is longer if blocks are large."""

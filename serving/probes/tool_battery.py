@@ -93,6 +93,7 @@ def battery() -> tuple[ToolProbe, ...]:
         grid=list[list[int]],
         tags=list[str],
     )
+    plan = msgspec.structs.replace(plan, parameters=_shorten_lists(plan.parameters))
     kinds = itertools.cycle((say, turn, count, weigh, switch, search, plan, wait))
     many = tuple(
         msgspec.structs.replace(tool, name=f"{tool.name}_{number:02}")
@@ -167,6 +168,14 @@ class OpenProbe:
             return found
         validity: Validity = "truncated" if isinstance(answer.problem, TruncatedCall) else "invalid"
         return msgspec.structs.replace(found, validity=validity, problem=str(answer.problem))
+
+
+def _shorten_lists(schema: Any) -> Any:
+    """Return a schema with at most three items in each list: 32 in 32 take thousands of tokens."""
+    if not isinstance(schema, dict):
+        return schema
+    short = {key: _shorten_lists(value) for key, value in schema.items()}
+    return short | {"maxItems": 3} if schema.get("type") == "array" else short
 
 
 def _tool(name: str, doc: str, **types: Any) -> ToolSpec:

@@ -69,7 +69,7 @@ class ChatTokenizer:
         Args:
             messages: system and user messages (`role`, `content`).
             tools: the tools, in the order in which the model reads them.
-            template_options: passed to the template (`enable_thinking`).
+            template_options: variables of the template (`enable_thinking`).
 
         Returns:
             The prompt's token ids, and the generation prompt: the text that opens the model's turn.
@@ -150,21 +150,16 @@ class ChatTokenizer:
 
 def _load(folder: str, revision: str | None) -> Any:
     """Load the tokenizer with `transformers`. Raises `OSError`, `ValueError` or `InvalidModelConfig`."""
-    from huggingface_hub import try_to_load_from_cache
-
     if Path(folder).is_dir():
         return _from_folder(folder)
-    if isinstance(try_to_load_from_cache(folder, "tokenizer_config.json", revision=revision), str):
-        # A commit never changes, so the hub need not be asked; compute nodes may have no network.
-        from transformers import AutoTokenizer
-
-        with suppress(OSError, ValueError):  # the cache has only a part of it
-            found = AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=True)
-            if found.chat_template:
-                return found
-    require_hub(folder, revision)
     from transformers import AutoTokenizer
 
+    # A commit never changes, so the hub need not be asked; compute nodes may have no network.
+    with suppress(OSError, ValueError):  # the cache has nothing, or only a part of it
+        found = AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=True)
+        if found.chat_template:
+            return found
+    require_hub(folder, revision)
     return AutoTokenizer.from_pretrained(folder, revision=revision)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -52,6 +53,7 @@ class Transcript:
         string_tokens: bound of each string argument.
         thinking_closing: text that ends a thinking region at its budget; empty for none.
         tools_in_system: whether the system message shows the tools, not the chat template.
+        template_options: variables of the chat template.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Transcript:
         string_tokens: int,
         thinking_closing: str = "",
         tools_in_system: bool = False,
+        template_options: dict[str, Any] | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._format = tool_format
@@ -80,6 +83,7 @@ class Transcript:
         self._thinks = thinking_style != "none" and thinking_tokens > 0
         self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
         options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
+        options |= template_options or {}
         messages = template.first_messages(messages, tools if tools_in_system else [], tool_format.FORM)
         shown = [] if tools_in_system else tools
         self.ids, self._opening = tokenizer.first_prompt(messages, shown, **options)
@@ -209,4 +213,5 @@ def open_transcript(
         string_tokens=settings.string_tokens,
         thinking_closing=model_config.thinking_closing,
         tools_in_system=model_config.tools_in == "system" or not tokenizer.template.writes_tools,
+        template_options=settings.template_options,
     )

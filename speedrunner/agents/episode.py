@@ -200,6 +200,8 @@ class EpisodeContext:
             self._watch(key, conversation, turn)
 
         with closing(model.converse(role, plain_messages(messages), list(tools), labels)) as conversation:
+            place = (self._actor.config.run.seed, key, self._trajectory.attempt, role, number)
+            conversation.seed_key = "/".join(map(str, place))
             self._watch(key, conversation, None)
             if self._open:
                 self._open[-1].rest()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from speedrunner.cli.command import Overrides, carry_out
 from speedrunner.cli.output import SafeConsole
 from speedrunner.cli.run_summary import configure_logging
@@ -14,10 +10,7 @@ from speedrunner.runs.setup import set_up
 from speedrunner.runs.single_episode import show_episode
 
 
-def episode(
-    overrides: Overrides = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Print the token ids too.")] = False,
-) -> None:
+def episode(overrides: Overrides = None) -> None:
     """Play one episode and print everything.
 
     It is printed with the prompt, the grammar, and each answer and reply. With
@@ -28,4 +21,4 @@ def episode(
     config = compose(overrides or [])
     configure_logging(config)
     setup, console = set_up(config), SafeConsole()
-    carry_out(lambda drain: show_episode(setup, console, show_ids=ids))
+    carry_out(lambda drain: show_episode(setup, console))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.model_configs import MODELS
+from serving.model_configs import MODELS, describe_model_name
 from serving.plain_records import as_written, flat, keys_of, suggest, unknown_key
 from serving.plain_yaml import NotPlain, read_value
 from speedrunner.config.names import CONFIGS, name_class, read_mapping, run_name
@@ -192,6 +192,8 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
 
 
 def _unknown_choice(group: str, value: object) -> InvalidConfig:
+    if group == "model" and (is_model := describe_model_name(as_written(value))):
+        return InvalidConfig(is_model)
     known = group_choices(group)
     near = suggest(as_written(value), known)
     names = ", ".join(known)

@@ -29,7 +29,8 @@ class RunConfig(msgspec.Struct, frozen=True):
 
     #: Directory of the run; relative paths start at the current directory.
     dir: Text
-    #: Identifies the run within its condition, and seeds the sampling.
+    #: Identifies the run within its condition, and seeds each request to vLLM. With several requests in
+    #: flight, a run does not repeat exactly: the numbers of a step depend on the requests that share it.
     seed: Count = 0
     #: Total training episodes; 0 evaluates the initial policy only.
     rollouts: Rollouts = 200

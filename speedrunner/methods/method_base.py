@@ -76,6 +76,7 @@ class SleepTools:
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
+        seed: the run's.
     """
 
     sleep: int
@@ -93,6 +94,7 @@ class SleepTools:
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
     shown: float | None = None
+    seed: int = 0
 
     def calls(self, role: str, most: int) -> int:
         """Return the maximum requests of a role: the method's number, or the model config's if
@@ -136,6 +138,8 @@ class SleepTools:
 
         execute = partial(toolbox.execute, string_tokens=settings.string_tokens)
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
+        place = (self.seed, self.labels.episode, self.labels.attempt, role, number)
+        opened.seed_key = "/".join(map(str, place))
         with closing(ResumedAgent(opened, steps, toolbox.sessions, add_turn)) as agent:
 
             def add(turn: Turn) -> None:

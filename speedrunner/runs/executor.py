@@ -267,6 +267,7 @@ class Executor:
             journal=journal,
             wall_s=self.actor.config.run.sleep_wall_s,
             wording=self.actor.config.run.wording,
+            seed=self.actor.config.run.seed,
         )
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:

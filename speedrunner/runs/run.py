@@ -28,7 +28,7 @@ from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.server_deaths import survive_deaths
-from speedrunner.runs.setup import Setup
+from speedrunner.runs.setup import Setup, check_models
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.files import StorageError
@@ -259,8 +259,10 @@ async def open_run(
     """
     options = setup.config.run
     path = Path(options.dir)
-    # Checked before a folder is created, as the policy may not exist.
-    initial = None if (path / "config.yaml").exists() else setup.initial_policy()
+    initial = None
+    if not (path / "config.yaml").exists():  # checked before a folder is created
+        initial = setup.initial_policy()
+        check_models(setup, initial)
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         extension = check_configuration(stored, setup) if stored.files.config.exists() else None

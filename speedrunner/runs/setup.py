@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import envs
 from envs import EnvironmentFault, Limits, Split, TextEnv
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
-from serving.options import ServiceOptions
+from serving.options import ServiceOptions, running_endpoint
 from serving.usage import Prices
+from serving.weights import prepare
 from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.loop import plain_messages
 from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.methods import method_registry as methods
@@ -141,6 +144,30 @@ def set_up(
     if plays_here:
         require(sandbox_limits(config.sandbox))
     return setup
+
+
+def check_models(setup: Setup, policy: Policy) -> None:
+    """Check the models of a new run against their files, and that the actor's first request fits its context.
+
+    Raises `InvalidConfig` if it does not, and the errors of `check_files` and `prepare`.
+    """
+    from serving.new_model_config import check_files  # heavy
+    from serving.tokens.transcript import open_transcript
+
+    tokenizer = None
+    for each, options in reversed(setup.services):
+        if not each.hosted:
+            starts = running_endpoint(each, options) is None
+            tokenizer = check_files(each, prepare(each, lambda line: None), starts=starts)
+    spec, model_config, context = setup.actor_spec(policy), setup.model_config, setup.model_config.context
+    if tokenizer is None or model_config.hosted or context > 4096:  # a simulator takes seconds to open a task
+        return
+    with closing(make_env(setup.config, model_config)) as env:
+        opening = env.reset([*setup.split.test, *setup.split.train][0])
+    messages, tools = plain_messages(spec.messages(setup.env, opening)), spec.list_tools(setup.env)
+    tokens = len(open_transcript(model_config, spec.role, tokenizer, messages, tools).ids)
+    if tokens >= context:
+        raise InvalidConfig(f"model.context={context}: the actor's first prompt has {tokens} tokens")
 
 
 def make_env(config: Config, model_config: ModelConfig) -> TextEnv:

@@ -25,11 +25,8 @@ from speedrunner.store.labels import Labels
 from speedrunner.store.records import Turn
 
 
-async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> None:
+async def show_episode(setup: Setup, console: Console) -> None:
     """Start the model, play the chosen task with the initial policy, and print the whole conversation.
-
-    Args:
-        show_ids: also print token ids (completions API).
 
     Raises:
         ServingError, WorkerError, EnvironmentFault: the engine, a worker or the environment failed.
@@ -55,9 +52,6 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                 say(line)
         for line in answer_lines(turn):
             say(line)
-        if show_ids and isinstance(conversation, TokenConversation):
-            all_ids = conversation.transcript.ids
-            say(f"--- all {len(all_ids)} token ids so far\n{all_ids}")
         for line in turn_lines(turns, msgspec.to_builtins(turn)):
             say(line)
 

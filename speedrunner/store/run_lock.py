@@ -52,6 +52,9 @@ _TRIES = 100
 _PAUSE_S = 0.05
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # keeps counting while the machine sleeps
 
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+"""Errors of a file that another process removed; NFS says ESTALE for one that this process has seen."""
+
 
 class LockHeld(StorageError):
     """Another process holds the lock."""
@@ -112,7 +115,7 @@ class RunLock:
                 self.path.rmdir()
             except OSError as failure:
                 # Remaining files belong to the next owner or to a reader.
-                if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST, *GONE):
                     raise
 
     def check(self) -> None:
@@ -135,10 +138,10 @@ class RunLock:
         """Give a sign of life, or notice that the lock is lost."""
         try:
             os.utime(self._file)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            if error.errno not in GONE:
+                return  # the file system is unavailable; the next beat tries again
             self._lost = True
-        except OSError:
-            return  # the file system is unavailable; the next beat tries again
         self._last_beat = time.clock_gettime(_CLOCK)
 
     def _beat(self) -> None:
@@ -159,7 +162,7 @@ class RunLock:
                 claim.rename(self.path)
             except OSError as error:
                 # Another process holds it, or a new owner has removed this claim.
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, *GONE):
                     raise
             finally:
                 shutil.rmtree(claim, ignore_errors=True)
@@ -170,7 +173,9 @@ class RunLock:
         with explain_errors(self.path, "read"):
             try:
                 return _find_holder(self.path)
-            except FileNotFoundError:
+            except OSError as error:
+                if error.errno not in GONE:
+                    raise
                 return None
 
     def _is_stale(self, holder: Path) -> bool:
@@ -190,8 +195,10 @@ class RunLock:
             probe.touch()
             try:
                 return probe.stat().st_mtime - holder.stat().st_mtime
-            except FileNotFoundError:
-                return 0.0  # one of the files is gone; the next try reads the new state
+            except OSError as error:
+                if error.errno not in GONE:
+                    raise
+                return 0.0  # the next try reads the new state
             finally:
                 probe.unlink(missing_ok=True)
 

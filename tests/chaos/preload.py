@@ -20,7 +20,7 @@ import xgrammar
 
 import speedrunner.cli.run_command
 import tests.chaos.client
-from serving.deployment import _load_tokenizer
+from serving.new_model_config import _load_tokenizer
 from speedrunner.agents.rendering import _environment
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner

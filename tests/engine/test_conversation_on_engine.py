@@ -19,7 +19,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.usage import Counters, Usage
 from tests import tool_samples
-from tests.engine.conftest import play, thinking
+from tests.engine.conftest import CONTEXT, play, thinking
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.shared_prompts import shared_prompts
 from tests.tool_samples import record
@@ -124,6 +124,17 @@ async def test_a_prompt_that_fills_the_context_overflows_in_either_wording(engin
             await engine.complete(Prompt([100] * length), max_tokens=1, labels=LABELS)
     assert [(row.status, row.wasted) for row in engine_server.rows[-3:]] == [("overflow", True)] * 3
     assert await read_counters(engine_server.endpoint) == counted
+
+
+async def test_a_seeded_request_repeats_also_after_a_prompt_of_several_steps(engine_server: Any) -> None:
+    engine, ids = engine_server.model.engine, [100 + number % 1000 for number in range(CONTEXT - 20)]
+    answers = []
+    for salt, seed in (("a", 1), ("b", 1), ("c", 2)):  # each computes the whole prompt
+        options = {"max_tokens": 12, "temperature": 1.0, "cache_salt": salt, "seed": seed}
+        reply = await engine.complete(Prompt(ids), labels=LABELS, **options)
+        reply.record("ok", reply.usage)
+        answers.append(reply.answer.choices[0].token_ids)
+    assert answers[0] == answers[1] != answers[2]
 
 
 class TestMessages:

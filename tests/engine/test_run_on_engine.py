@@ -27,6 +27,27 @@ async def idle(endpoint: Endpoint) -> None:
         pass
 
 
+async def test_a_run_with_one_request_in_flight_repeats_with_its_seed_alone(
+    vllm_endpoint: Endpoint, short_model_config: ShortModelConfig, tmp_path: Path
+) -> None:
+    model = short_model_config(max_calls=2, string_tokens=40)
+    written = []
+    for number, seed in enumerate((0, 0, 1)):
+        run = tmp_path / str(number)
+        done = speedrunner(
+            *("run", "env=babyai", model, f"serving.url={vllm_endpoint}", f"run.dir={run}"),
+            *("run.in_flight=1", f"run.seed={seed}", "run.rollouts=2", "run.sleep_every=2"),
+            "run.test_episodes=0",
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        data = load(run)
+        agents = [*data.trajectories(), *(agent for record in data.sleeps for agent in record.agents)]
+        written.append([turn.text for agent in agents for turn in agent.turns])
+    assert written[0] == written[1]
+    assert len(written[0]) == 6
+    assert written[0][-1] != written[2][-1]
+
+
 async def test_a_run_is_valid_and_accounted_for_to_the_token(
     vllm_endpoint: Endpoint, short_model_config: ShortModelConfig, tmp_path: Path
 ) -> None:

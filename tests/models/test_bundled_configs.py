@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.usage import Prices
-from serving.weights import prepare, recipe_command
+from serving.weights import prepare
 from tests.gpu_kinds import GPUS, SHAPES, with_config
 
 MODEL_CONFIGS = {name: load_model_config(name) for name in list_model_configs()}
@@ -81,6 +80,9 @@ TABLE = {
     "qwen3.5-27b-2gpu": ("H100", "H200"),
     "qwen3.5-27b-4x48gb": ("A6000",),
     "qwen3.5-27b-fp8": ("H100",),
+    "qwen3.6-27b": ("H100",),
+    "qwen3.8-27b": ("H100",),
+    "qwen3.8-27b-fp8": ("H100",),
     "qwen3.5-9b": ("H100", "A6000"),
     "qwen3.5-4b": ("A10G",),
     "qwen3-8b": ("H100",),
@@ -153,14 +155,3 @@ def test_a_shape_s_further_tokens_are_text_that_no_encoding_uses(tiny_tokenizer:
     text = "You see a red ball 2 steps forward; turn left, then pick it up."
     assert wide.outside_text(text) == tiny_tokenizer.outside_text(text)
     assert all(wide.decode([id_]).isascii() for id_ in range(100_000, 100_100))
-
-
-@pytest.mark.process
-def test_an_unknown_shape_is_told() -> None:
-    command = recipe_command(adapt(MODEL_CONFIGS["qwen3-8b"], load_format="dummy"))
-    assert command is not None
-    done = subprocess.run(
-        [each.replace("qwen3-8b", "qwen9") for each in command], capture_output=True, text=True, cwd=CHECKOUT
-    )
-    assert done.returncode == 2
-    assert "invalid choice: 'qwen9'" in done.stderr

@@ -51,6 +51,7 @@ def open_talk(tiny_tokenizer: ChatTokenizer, tiny_model_config: ModelConfig) -> 
             temperature=0.5,
             top_k=20,
             reasoning_effort=None if api == "completions" else "low",
+            template_options={"shown": True},
         )
         model_config = msgspec.structs.replace(
             tiny_model_config, api=api, roles=Roles(actor=role, inducer=role), **changes
@@ -79,6 +80,24 @@ async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, api:
         assert rig.rows[0].labels == {"role": "actor", "episode": "7", **where}
         assert [request.turn for request in rig.server.requests] == [0, 1]
         assert "a wall" in rig.server.requests[1].last
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_each_turn_has_a_seed_also_in_a_process_that_resumes(open_talk: Any, api: str) -> None:
+    seeds = []
+    for key in ("0/train/0000/1/actor/0", "1/train/0000/1/actor/0", ""):
+        async with open_talk([call("wait")] * 2, api) as one, open_talk([call("wait")], api) as other:
+            one.talk.seed_key = other.talk.seed_key = key
+            other.talk.recall(await one.talk.ask())
+            for rig in (one, other):
+                rig.talk.tell("a wall")
+                await rig.talk.ask()
+            first, second, resumed = (
+                each.body.get("seed") for each in one.server.requests + other.server.requests
+            )
+            assert second == resumed
+            seeds += [first, second]
+    assert (len(set(seeds)), seeds[-2:]) == (5, [None, None])
 
 
 MISTAKES = [
@@ -178,6 +197,7 @@ async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) ->
         assert first["tool_choice"] == "required"
         assert first["parallel_tool_calls"] is False
         assert first["reasoning_effort"] == "low"
+        assert first["chat_template_kwargs"] == {"shown": True}
         assert first["max_completion_tokens"] == 40 + ANSWER_TOKENS
         *before, assistant, reply = second["messages"]
         assert before == MESSAGES

@@ -11,13 +11,11 @@ import msgspec
 import pytest
 
 from serving.deployment import deploy
-from serving.engine.gpus import Gpu
 from serving.errors import ServerFailed
 from serving.gpu_check import CUDA, require_gpus
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, load_model_config
 from serving.options import ServiceOptions
-from serving.sizing import fit
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
 from tests.stand_in_server import HEALTHY
@@ -97,16 +95,6 @@ def test_a_server_gets_the_gpus_of_all_its_replicas(smi: Smi) -> None:
     replicas = msgspec.structs.replace(one, replicas=3)
     shares = require_gpus([replicas, one], print)
     assert [[gpu.id for gpu in share] for share in shares] == [["0", "1", "2"], ["3"]]
-
-
-@pytest.mark.parametrize(
-    ("model", "gib"),
-    [("qwen3.5-27b", 80), ("qwen3.5-27b-2gpu", 80), ("qwen3.5-27b-4x48gb", 48), ("qwen3.5-9b", 48)],
-)
-def test_a_configuration_fits_the_gpus_it_is_for(model: str, gib: int) -> None:
-    model_config = load_model_config(model)
-    gpu = Gpu("0", "GPU-aaaa", "GPU", gib * 1024, 0, "580.65.06", (9, 0))
-    assert fit(model_config, [gpu] * model_config.gpus).context <= model_config.context
 
 
 def test_the_lock_has_the_cuda_that_the_driver_is_judged_by() -> None:

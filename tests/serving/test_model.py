@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from serving.apis.completions import TokenConversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
-from serving.errors import InvalidModelConfig
 from serving.meter import Meter
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -49,13 +47,3 @@ async def test_each_role_has_its_own_bounds(
         sizes[role] = talk.transcript.answer_tokens
     difference = model_config.roles.inducer.string_tokens - 10
     assert sizes["inducer"] == sizes["critic"] == sizes["actor"] + difference
-
-
-async def test_the_tokens_route_needs_both(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    with pytest.raises(InvalidModelConfig, match="needs tool_format and a tokenizer"):
-        Model(tiny_model_config, engine(tiny_model_config), None)
-    model_config = msgspec.structs.replace(tiny_model_config, tool_format=None)
-    with pytest.raises(InvalidModelConfig, match="needs tool_format and a tokenizer"):
-        Model(model_config, engine(model_config), tiny_tokenizer)

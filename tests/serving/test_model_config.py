@@ -7,13 +7,6 @@ from serving.model_configs import adapt, load_model_config
 from tests.serving.model_config_samples import write
 
 
-def test_roles_other_than_the_actor_sample_like_the_inducer(tmp_path: Path) -> None:
-    model_config = load_model_config(write(tmp_path))
-    assert model_config.role("actor").string_tokens == 10
-    assert model_config.role("inducer").max_calls == 3
-    assert model_config.role("curriculum") == model_config.role("inducer")
-
-
 def test_flags_stand_on_the_command_line_as_the_engine_reads_them() -> None:
     flags = {"enforce-eager": True, "enable-prefix-caching": False, "block-size": 32, "config": {"a": "b"}}
     assert ServerOptions(flags).arguments() == [

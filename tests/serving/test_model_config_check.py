@@ -26,7 +26,8 @@ MISTAKES: list[dict[str, Any]] = [
         {"server__flags": {"prefix-match-unit": 16}},
         {"cache": "hybrid", "server__flags": {"prefix-match-unit": None}},
     ),
-    *({"gpus": 2}, {"load_format": "dummy"}),
+    *({"gpus": 2}, {"load_format": "dummy"}, {**HOSTED, "roles__actor__template_options": {"x": 1}}),
+    {"thinking": "generated", "roles__actor__template_options": {"enable_thinking": False}},
     {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
     {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
 ]

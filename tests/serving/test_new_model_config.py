@@ -6,20 +6,26 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from huggingface_hub import constants
 
 from serving.errors import InvalidModelConfig
 from serving.hub import FilesMissing
-from serving.model_config import ModelConfig
+from serving.model_config import ModelConfig, Roles
 from serving.model_configs import load_model_config
-from serving.new_model_config import describe_model
+from serving.new_model_config import check_files, describe_model
+from serving.tokens.transcript import open_transcript
 from serving.usage import Prices
 from tests.bundled_models import bundled_folder
+from tests.golden_tables import Golden, refusals
 from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, HubServer
 from tests.scripted_runs import in_process
+from tests.tool_samples import TOOLS
 
 pytestmark = pytest.mark.process
 
@@ -85,6 +91,7 @@ def test_an_id_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (JSON, "", "qwen3_json", "none"),
         (JSON, "{{ '' if enable_thinking else '<think></think>' }}", "qwen3_json", "generated"),
         (LLAMA, "", "llama3_json", "none"),
+        ("call {{ c.function.name }}()", "", "qwen3_json", "none"),
     ],
 )
 def test_the_chat_template_shows_tool_calls_and_thinking(
@@ -93,11 +100,6 @@ def test_the_chat_template_shows_tool_calls_and_thinking(
     found = described(files(call, opening), tmp_path, monkeypatch)
     assert (found.tool_format, found.thinking, found.tools_in) == (tool_format, thinking, "system")
     assert bool(found.role("actor").thinking_tokens) == (thinking != "none")
-
-
-def test_a_template_without_calls_gets_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = described(files("call {{ c.function.name }}()"), tmp_path, monkeypatch)
-    assert (found.tool_format, found.tools_in) == ("qwen3_json", "system")
 
 
 def test_a_missing_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,3 +133,57 @@ def test_init_writes_the_file_and_downloads_no_weights(
     assert load_model_config(str(tmp_path / "mine" / "tiny.yaml")).id == MODEL
     assert "speedrunner prepare model=tiny.yaml" in done.stdout
     assert "model.safetensors" not in server.fetched
+
+
+PLAIN = """\
+{% if reasoning_effort is defined %}Think {{ reasoning_effort }}.{% endif %}
+{%- for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+"""A template that knows no tools and no thoughts."""
+
+THINKS: dict[str, Any] = {"thinking_tokens": 8}
+UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a format whose end of turn the tokenizer lacks": ({"tool_format": "llama3_json"}, {}, ""),
+    "a format that the template does not write": ({"tool_format": "qwen3_xml"}, {}, ""),
+    "more context than the model has": ({"context": 10_000_000}, {}, ""),
+    "thinking that the template opens otherwise": ({"thinking": "prompted"}, THINKS, ""),
+    "thinking of a model without": ({"thinking": "generated"}, THINKS, PLAIN),
+    "options that the template does not use": ({}, {"template_options": {"effort": "low", "x": 1}}, ""),
+    "a template that refuses": ({}, {}, "{{ raise_exception('no\nsystem') }}"),
+}
+"""Changes of a model config and of its roles, and a chat template."""
+
+
+def check(
+    bare: ModelConfig, folder: Path, changes: dict[str, Any], role: dict[str, Any], template: str
+) -> ModelConfig:
+    """Check the random model's config with changes against its files in a new folder, and return it."""
+    shutil.copytree(str(bare.path), folder)
+    if template:
+        (folder / "chat_template.jinja").write_text(template)
+    roles = msgspec.structs.replace(bare.roles.actor, **role)
+    changed = msgspec.structs.replace(bare, path=str(folder), roles=Roles(roles, bare.roles.actor), **changes)
+    check_files(changed, str(folder), starts=True)
+    return changed
+
+
+def test_a_model_config_that_does_not_fit_its_files_is_refused(
+    bare: ModelConfig, tmp_path: Path, golden: Golden
+) -> None:
+    tries = [(case, partial(check, bare, tmp_path / case, *given)) for case, given in UNFIT.items()]
+    golden("unfit_model_configs.txt", refusals(tries, InvalidModelConfig))
+
+
+def test_options_of_the_chat_template_are_in_the_prompts_of_their_role(
+    bare: ModelConfig, tmp_path: Path
+) -> None:
+    options = {"template_options": {"reasoning_effort": "low", "unknown": True}}
+    model_config = check(bare, tmp_path / "model", {"thinking": "none"}, options, PLAIN)
+    tokenizer = check_files(model_config, str(model_config.path), starts=False)
+    said = [{"role": "user", "content": "Go."}]
+    assert tokenizer is not None
+    for role, begins in (("actor", True), ("critic", False)):
+        text = open_transcript(model_config, role, tokenizer, said, [*TOOLS.values()]).text
+        assert text.startswith("Think low.") == begins

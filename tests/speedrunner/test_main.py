@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +29,15 @@ def test_ctrl_c_while_modules_are_read_ends_it_without_a_word(
         main()
     assert ended.value.code == 130
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.process
+def test_our_packages_win_over_those_of_pythonpath_here_and_in_servers(tmp_path: Path) -> None:
+    (tmp_path / "serving.py").write_text("raise RuntimeError('foreign')")
+    server = [sys.executable, "-P", "-c", "import serving"]
+    program = (
+        "import speedrunner.__main__ as start; start._put_ours_first(); import serving, subprocess;"
+        f" subprocess.run({server}, check=True)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], env=environment, cwd=tmp_path, check=True)

@@ -9,7 +9,7 @@ from serving.tokens.grammar import Part, constant, grammar, one_of, optional, re
 from serving.tokens.tools import Schema
 
 LIST_ITEMS = 32
-"""Maximum length of a list in a call."""
+"""Maximum length of a list in a call, unless its schema has another (`maxItems`)."""
 
 # Strings are bounded by tokens, not by characters: a count of characters makes the engine's token masks slow
 # (seconds a token at a thousand characters and a large vocabulary). So does one repetition over both plain
@@ -46,7 +46,8 @@ def json_value(schema: Schema, string_tokens: int) -> Part:
             return one_of(constant("true"), constant("false"))
         case "array":
             item = json_value(schema["items"], string_tokens)
-            items = sequence(item, repeated(sequence(constant(", "), item), LIST_ITEMS - 1))
+            most = schema.get("maxItems", LIST_ITEMS)
+            items = sequence(item, repeated(sequence(constant(", "), item), most - 1))
             return sequence(constant("["), optional(items), constant("]"))
         case _:
             return _object(schema, string_tokens)

@@ -37,6 +37,13 @@ WRITTEN = 2**20
 """Bytes of a trial write: a full quota refuses them, although it may still allow an empty file."""
 
 
+def python_path(subject: Subject) -> Iterator[Finding]:
+    """Name PYTHONPATH if it is set, since packages in it replace installed ones."""
+    if folders := os.environ.get("PYTHONPATH"):
+        text = f"it is set: packages in {folders} replace installed ones of the same name"
+        yield warning("PYTHONPATH", text, "if something below fails, unset PYTHONPATH and try again")
+
+
 def slurm(subject: Subject) -> Iterator[Finding]:
     """Report the job and its end; warn on a login node."""
     job = os.environ.get("SLURM_JOB_ID")
@@ -146,6 +153,7 @@ def memory(subject: Subject) -> Iterator[Finding]:
 
 
 CHECKS: dict[str, Check] = {
+    "PYTHONPATH": python_path,
     "Slurm": slurm,
     "model files": model_checks.files,
     "servers": model_checks.servers,

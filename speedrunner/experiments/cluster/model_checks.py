@@ -10,9 +10,9 @@ from serving import hub
 from serving.engine.endpoint import attach
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
+from serving.new_model_config import check_files
 from serving.options import running_endpoint
 from serving.sizing import adopt
-from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
 from speedrunner.config.findings import Finding, failure, ok, warning
 from speedrunner.experiments.cluster.cluster_subject import Subject
@@ -22,8 +22,8 @@ def files(subject: Subject) -> Iterator[Finding]:
     """Check that each model's weights and tokenizer are here, or the key of a hosted one."""
     models = {each.base_url or model_path(each): each for each in reversed(subject.model_configs)}
     for model_config in reversed(models.values()):
-        check = _key if model_config.hosted else _files
-        yield check(f"files of {model_config.name}", model_config, subject)
+        name = f"files of {model_config.name}"
+        yield (_key if model_config.hosted else _files)(name, model_config, subject)
 
 
 def servers(subject: Subject) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def _key(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
 def _files(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
     prepare = f"speedrunner prepare {subject.words}".rstrip()
     fetch = f"run this on a machine with a network and the same HF_HOME: {prepare}"
-    place, dummy = model_path(model_config), model_config.load_format == "dummy"
+    place, notes = model_path(model_config), ["the tokenizer loads"]
     try:
         folder = hub.complete_folder(place, model_config.revision) if model_config.id else Path(place)
         if not folder.is_dir():
@@ -60,13 +60,7 @@ def _files(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
                 return warning(name, f"{folder} is created at the first start", prepare)
             text = f"the folder {folder} does not exist"
             return failure(name, text, "correct `path` in the model configuration")
-        lost = [each for each in hub.missing_files(folder) if not (dummy and each == hub.WEIGHTS)]
-        if lost:
-            return failure(name, f"{folder} lacks {', '.join(lost)}", "create the folder again")
-        loads = "the tokenizer loads"
-        if model_config.api == "completions":
-            template = ChatTokenizer(place, model_config.revision).template
-            loads += f"; {template.note}" if template.note else ""
+        check_files(model_config, place, notes.append, starts=True)
     except (hub.FilesMissing, InvalidModelConfig) as error:
-        return failure(name, str(error), fetch if model_config.id else "correct the model configuration")
-    return ok(name, f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}; {loads}")
+        return failure(name, str(error), fetch if model_config.id else "correct the folder or its config")
+    return ok(name, "; ".join((f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}", *notes)))

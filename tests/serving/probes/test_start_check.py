@@ -69,6 +69,7 @@ async def test_a_good_engine_passes_with_one_probe_of_each_kind_of_grammar_and_o
         assert {row.labels["role"] for row in rows} == {"probe"}
         # Grammars of a run's kinds, bounded to what a second or two allows.
         bounds = sorted(request.body["max_tokens"] for request in checked.server.requests[1:])
+        assert bounds[-1] < 1500  # the lists of "nested" are short
         assert bounds[1] < 200  # those of "enum" and "optional", which may arrive in any order
         assert max(len(request.prompt) for request in checked.server.requests) < 1500
         assert checked.model.model_config is bare

@@ -97,12 +97,6 @@ def test_a_model_reads_its_tools_the_form_of_a_call_and_each_reply(
     assert tokenizer.template.eos in text or name == "no_system"  # there, <eos> ends an answer, but no turn
 
 
-def test_templates_that_the_models_publish_need_nothing(tiny_tokenizer: ChatTokenizer) -> None:
-    assert tiny_tokenizer.template.note == ""
-    own = tiny_tokenizer.template.frame(FORMATS["qwen3_json"])
-    assert (own.end_of_turn, own.user_turn[0]) == ("<|im_end|>", FORMATS["qwen3_json"].FRAME.user_turn[0])
-
-
 def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None:
     tokenizer = make("no_tools")
     tokenizer.huggingface.chat_template = "{{ messages[0].content }}"

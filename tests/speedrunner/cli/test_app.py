@@ -154,7 +154,7 @@ class TestCommands:
     def test_an_episode_is_told_in_full(self, corridor: Runs) -> None:
         run = corridor(script(lambda request: call("walk", steps=2 if request.turn else 1)))
         arguments = [each for each in run.overrides("task.index=3") if not each.startswith("run.dir")]
-        done = in_process("episode", "--ids", *arguments, f"run.dir={run.dir}")
+        done = in_process("episode", *arguments, f"run.dir={run.dir}")
         assert (done.returncode, done.stderr) == (0, "")
         out = done.stdout
         assert "--- prompt, as the model's template renders it\n<|im_start|>system" in out
@@ -164,8 +164,6 @@ class TestCommands:
         assert '<tool_call>\n{"name": "walk", "arguments": {"steps": 1}}\n</tool_call>' in out
         assert "  walk(steps=1) -> You are at field 1. The flag is at field 3." in out
         assert "--- tool\nYou are at field 1. The flag is at field 3." in out
-        ids = re.findall(r"--- all (\d+) token ids so far\n\[(.*)\]", out)
-        assert [int(count) for count, _ in ids] == [len(listed.split(", ")) for _, listed in ids]
         assert out.count("tokens: ") == 2
         assert "=== episode: policy v0000, success, score 1, 2 LLM calls" in out
         assert not run.dir.exists()

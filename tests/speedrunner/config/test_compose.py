@@ -82,7 +82,7 @@ MISTAKES = (
     *("run.rollouts=abc", "run.rollouts.x=3", "run=3", "run=[1]", "library.hide.0=home"),
     *("env=foo", "env=babay", "env=null", "env=custom", "method=[react,asi]", "method=x"),
     *("model={a: b}", "model=nope", "prices=gpt-5.4", "experiment=demo", "run.dir=[a", "+run.seed=1"),
-    *("run.rollouts", "=3", "--verbose", "~run.rollouts", "run.seed=1,2"),
+    *("run.rollouts", "=3", "--verbose", "~run.rollouts", "run.seed=1,2", "model=a/B.1"),
     *("run.dir=${env.nme}", "run.dir=???", f"env=babyai env={CORRIDOR}"),
 )
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 from envs import EnvironmentFault, Opening, Task
 from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.prompt_parts import describe_episodes
 from speedrunner.methods.react import ReAct
-from speedrunner.runs.setup import set_up
+from speedrunner.runs.setup import check_models, set_up
 from speedrunner.store.records import Policy
 from tests.golden_tables import Golden, refusals
 from tests.prompt_samples import MODEL_CONFIG, Recorder
@@ -73,3 +75,10 @@ def test_agents_read_the_limits_that_apply_to_an_episode(line: str, limits: str)
     assert f"at the latest after {limits.format('answers')}" in system.content
     told = describe_episodes(setup.env, actor.limits)
     assert f"at the latest after {limits.format('LLM calls (each with one tool call)')}" in told
+
+
+def test_a_context_that_the_first_prompt_fills_is_refused() -> None:
+    for context, error in ((700, pytest.raises(InvalidConfig, match="prompt has")), (1000, nullcontext())):
+        setup = set_up(compose(["env=babyai", "model=tiny-random", f"model.context={context}"]))
+        with error:
+            check_models(setup, setup.initial_policy())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -197,6 +198,17 @@ class TestLostLocks:
                 slept.__exit__(None, None, None)
                 taker.refresh()
                 taker.check()
+
+    def test_a_file_that_nfs_calls_stale_is_gone(self, path, monkeypatch):
+        def stale(*args):
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+        with RunLock(path) as lock, monkeypatch.context() as patch:
+            patch.setattr(os, "utime", stale)
+            patch.setattr(lock_module, "_find_holder", stale)
+            lock.refresh()
+            with pytest.raises(LockLost, match="it was removed while"):
+                lock.check()
 
     def test_after_a_long_sleep_the_disk_is_asked_before_anything_is_written(self, path, monkeypatch):
         with RunLock(path) as lock:
