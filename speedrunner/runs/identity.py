@@ -91,6 +91,8 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
     """Return the digests of this checkout's files that affect a run: `env`, `prompts` and `code` of a
     `Process`."""
     env = setup.env
+    found = _prompts("actor", CHECKOUT / "speedrunner/agents/prompts") | _method_prompts(type(setup.method))
+    own = f"/wording_{setup.config.run.wording}/"
     primitives = [[each.name, str(each.signature), each.doc, each.advances] for each in env.primitives]
     return {
         "env": {
@@ -100,8 +102,7 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
             "limits": _digest([env.limits, env.submits]),
             "tasks": _digest(setup.split),
         },
-        "prompts": _prompts("actor", CHECKOUT / "speedrunner/agents/prompts")
-        | _method_prompts(type(setup.method)),
+        "prompts": {name: each for name, each in found.items() if "/wording_" not in name or own in name},
         "code": _code([type(env), type(setup.method)]),
     }
 

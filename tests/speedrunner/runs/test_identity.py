@@ -133,10 +133,12 @@ def test_what_moves_no_result_is_no_change(process: Process, change: Callable[[P
     ],
 )
 def test_a_method_s_prompts_are_those_that_it_uses(method: str, own: str, others: str) -> None:
-    config = compose(["env=tests.toy_env:Racetrack", f"method={method}", "model=tiny-random"])
+    config = compose(
+        ["env=tests.toy_env:Racetrack", f"method={method}", "model=tiny-random", "run.wording=2"]
+    )
     prompts = identity(set_up(config), print).prompts
-    assert {own, "method/rules", "actor/system"} <= set(prompts)
-    assert not any(others in name for name in prompts)
+    assert {own, "method/rules", "actor/system", "actor/wording_2/system"} <= set(prompts)
+    assert not any(others in name or "wording_1" in name for name in prompts)
 
 
 def test_what_an_own_environment_extends_is_code_of_the_run(
