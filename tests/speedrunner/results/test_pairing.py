@@ -139,8 +139,14 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
 def test_runs_that_cannot_be_compared(tmp_path: Path, golden: Golden) -> None:
     one, first = run(tmp_path / "one", SAME), run(tmp_path / "first", {0: SAME[0]})
     drawn = [run(tmp_path / name, SAME) for name in ("drawn", "drawn-otherwise")]
-    for each, digest in zip(drawn, ("1a", "2b"), strict=True):
-        played = msgspec.structs.replace(process(load_model_config("tiny-random")), env={"tasks": digest})
+    limited = [
+        run(tmp_path / f"most-{most}", SAME, run={**CONFIG["run"], "max_actions": most})
+        for most in (None, 60)
+    ]
+    for each, kind, digest in zip(
+        (*drawn, *limited), ("tasks", "tasks", "limits", "limits"), "1212", strict=True
+    ):
+        played = msgspec.structs.replace(process(load_model_config("tiny-random")), env={kind: digest})
         with RunDirectory.open_for_writing(each.path) as directory:
             directory.append_process(played)
     crafter, farther = {"name": "crafter", "num_dists": 3}, {"name": "babyai", "num_dists": 4}
@@ -149,6 +155,7 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, golden: Golden) -> None:
         "another environment": (one, run(tmp_path / "crafter", SAME, env=crafter)),
         "another option": (one, run(tmp_path / "farther", SAME, env=farther)),
         "tasks that another version draws": drawn,
+        "other limits of an episode": limited,
         "a damaged configuration": (one, run(tmp_path / "damaged", SAME, env=3)),
     }
     tries = {what: partial(compared, *runs) for what, runs in pairs.items()}
