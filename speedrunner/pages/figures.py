@@ -25,6 +25,7 @@ from speedrunner.results.conditions import (
 )
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import played_models
+from speedrunner.results.writing import caption
 
 SCORE, OUTPUT, USD = "score", "output", "cost_usd"
 LABELS = {
@@ -72,7 +73,6 @@ class FigurePlan(NamedTuple):
 
     name: str
     title: str
-    text: str
     rows: Callable[[ModelRuns], list[list[Panel]]]
 
 
@@ -85,7 +85,9 @@ def figures(groups: Sequence[Condition]) -> list[Figure]:
         for plan in FIGURES:
             rows = [[panel for panel in row if panel.series] for row in plan.rows(runs)]
             if kept := [row for row in rows if row]:
-                made.append(Figure(f"{plan.name}_{suffix}", f"{plan.title}, {model}", plan.text, kept))
+                made.append(
+                    Figure(f"{plan.name}_{suffix}", f"{plan.title}, {model}", caption(plan.name), kept)
+                )
     return made
 
 
@@ -219,49 +221,15 @@ FIGURES = (
     FigurePlan(
         "combined_performance",
         "Performance and cost over training",
-        "Means over test episodes and seeds at each checkpoint, bands one standard deviation over seeds:"
-        " score, output tokens and USD per test episode.",
         _curves(SCORE, OUTPUT, USD, columns=_main_columns),
     ),
+    FigurePlan("combined_performance_pareto", "Score against cost", _pareto),
+    FigurePlan("babyai_ablations", "Ablations on BabyAI", _curves(SCORE, OUTPUT, columns=_ablation_columns)),
     FigurePlan(
-        "combined_performance_pareto",
-        "Score against cost",
-        "Score against cost, both at the last checkpoint. The line joins the methods that no other method"
-        " beats in both.",
-        _pareto,
+        "combined_ablations", "The code interpreter", _curves(SCORE, OUTPUT, columns=_interpreter_columns)
     ),
-    FigurePlan(
-        "babyai_ablations",
-        "Ablations on BabyAI",
-        "SpeedRunner without one of its parts: its code interpreter, its prompt, private skills.",
-        _curves(SCORE, OUTPUT, columns=_ablation_columns),
-    ),
-    FigurePlan(
-        "combined_ablations",
-        "The code interpreter",
-        "SpeedRunner with and without its code interpreter.",
-        _curves(SCORE, OUTPUT, columns=_interpreter_columns),
-    ),
-    FigurePlan(
-        "zombie_sweep",
-        "External randomness",
-        "Final score without zombies, with the usual number and with twice as many, and the share of"
-        " functions about combat in the library.",
-        _zombies,
-    ),
-    FigurePlan(
-        "scienceworld_shift",
-        "Distribution shift",
-        "Training on family 3, then on 4 with the policy of 3: at the switch the same policy is evaluated on"
-        " both. The last point is the evaluation on 3 at the end, drawn 50 rollouts later.",
-        _shift,
-    ),
-    FigurePlan(
-        "replay_ablation",
-        "Verification by replay",
-        "Skill induction that verifies skills by replay, which breaks the rule of no replay, compared with"
-        " the others.",
-        _curves(SCORE, OUTPUT, columns=_replay_columns),
-    ),
+    FigurePlan("zombie_sweep", "External randomness", _zombies),
+    FigurePlan("scienceworld_shift", "Distribution shift", _shift),
+    FigurePlan("replay_ablation", "Verification by replay", _curves(SCORE, OUTPUT, columns=_replay_columns)),
 )
 """The figures in the order of the page."""

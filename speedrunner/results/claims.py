@@ -24,7 +24,7 @@ from speedrunner.results.inference import CONFIDENCE, bootstrap_statistic, paper
 from speedrunner.results.paper import find_runs, played_models
 from speedrunner.results.published import Claim, published_values
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Cell, Table
+from speedrunner.results.writing import Cell, Table, caption
 
 CLAIMS = "claims"
 """Name of the table of verdicts."""
@@ -214,15 +214,6 @@ def collect_samples(row: Claim, finished: Runs) -> dict[int, list[numpy.ndarray]
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     """Return the verdicts on the paper's claims, and the comparisons behind them that have a run."""
-    text = (
-        "The paper's claims, judged by our runs at the last checkpoint. A claim is supported if the interval"
-        " of each of its comparisons is in the claimed range, contradicted if that of one is outside, and"
-        f" undecided otherwise. Intervals ({CONFIDENCE:.0%}; {EQUIVALENCE:.0%} for ranges with two ends)"
-        " contain those of a bootstrap over seeds and episodes and of Student's t over seeds. They are not"
-        " corrected for the number of claims. The measured value is that of the comparison that explains the"
-        " verdict; claim_comparisons has all. direction: measured values that are in their ranges."
-        " paper_p: of the paper's test, which takes all pairs as independent."
-    )
     shown = ["text", "place", "model", "paper", *MEASURED, "seeds", "direction", "verdict"]
     columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", *MEASURED]
     columns += ["seeds", "direction", "has_runs", "experiment"]
@@ -236,11 +227,8 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
                 *(found.seeds, each.direction, int(each.has_runs), first.experiment),
             )
         )
+    text = caption("claims", confidence=CONFIDENCE, equivalence=EQUIVALENCE)
     claims = Table(CLAIMS, text, columns, rows, shown=shown)
-    text = (
-        "The comparisons behind the paper's claims: the paper's values, the claimed range, our value with its"
-        " interval, and the verdict. Comparisons without a run are left out."
-    )
     columns = ["claim", "model", "comparison", "paper", "range_low", "range_high", *MEASURED]
     rows = [
         (
@@ -252,7 +240,12 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
         for found in each.rows
         if found.runs
     ]
-    return [claims, Table("claim_comparisons", text, [*columns, "seeds", "verdict", "reason"], rows)]
+    return [
+        claims,
+        Table(
+            "claim_comparisons", caption("claim_comparisons"), [*columns, "seeds", "verdict", "reason"], rows
+        ),
+    ]
 
 
 def count_verdicts(judged: Sequence[JudgedClaim]) -> str:

@@ -23,7 +23,7 @@ from speedrunner.results.inference import (
 )
 from speedrunner.results.measures import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Table, list_rows, table_of
+from speedrunner.results.writing import Table, caption, list_rows, table_of
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
 
 LIMITS = "env.limits"
@@ -245,15 +245,7 @@ def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
         )
     columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs", "difference"]
     columns += ["low", "high", "t", "p", "boot_low", "boot_high", "paper_p"]
-    text = (
-        "Differences a minus b at the last common checkpoint, paired by seed and test episode: the mean over"
-        f" seeds of the seeds' mean differences, with the {CONFIDENCE:.0%} interval, t and p of a two-sided"
-        f" t-test on these means (degrees of freedom: seeds less one), and the {CONFIDENCE:.0%} interval of a"
-        f" bootstrap that resamples seeds, then episodes within each ({RESAMPLES} resamples)."
-        f" {POOLED}: both families, each with equal weight. paper_p: of the paper's two-sided paired t-test,"
-        " which treats all pairs as independent. Episodes of one seed share a library, so it rejects too"
-        " often. p are not corrected for the number of tests."
-    )
+    text = caption("ttests", confidence=CONFIDENCE, resamples=RESAMPLES, pooled=POOLED)
     return [table_of("ttests", text, pandas.DataFrame(rows, columns=columns))]
 
 

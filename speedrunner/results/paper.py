@@ -17,7 +17,7 @@ from speedrunner.results.means import Spread, average, mean_sd, spread
 from speedrunner.results.measures import CUT
 from speedrunner.results.published import WITH, WITHOUT, Published, list_envs
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Cell, Table
+from speedrunner.results.writing import Cell, Table, caption
 
 SEEDS = 3
 """Seeds of the paper's experiments."""
@@ -153,10 +153,7 @@ def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
                 *(ours.seeds if ours else 0, difference, row.flag, row.missing),
             )
         )
-    text = (
-        f"The paper's {label} compared with our runs: means and standard deviations over seeds at the last"
-        f" checkpoint.{DAGGER}"
-    )
+    text = caption("paper", label=label, dagger=DAGGER)
     flagged = frozenset(number for number, row in enumerate(rows) if row.flag)
     shown = ("model", "env", "method", "quantity", "paper", "paper_std", "ours", "ours_std", "seeds")
     return Table(label.partition(":")[2] or label, text, columns, cells, flagged, shown)

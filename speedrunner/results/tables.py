@@ -11,13 +11,7 @@ from speedrunner.results.means import CONDITION, average_seeds, mean_sd, spread
 from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TRAINING
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
-from speedrunner.results.writing import Cell, Table, table_of
-
-UNPRICED = (
-    "USD are empty if a model has no price, and 0 if its prices are zero, as those of open models are:"
-    " speedrunner report DIR --prices NAME prices the same tokens by another list."
-)
-"""The end of a caption of USD."""
+from speedrunner.results.writing import Cell, Table, caption, table_of
 
 
 def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
@@ -46,38 +40,20 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     shares = sums[[*LIMITS]].div(sums["episodes"], axis=0)
     found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
     flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
-    text = (
-        "Means at each checkpoint (number of training rollouts): over the test episodes of a seed,"
-        " then mean and standard deviation over seeds, of score, LLM calls, primitive actions, repeated"
-        " calls, tokens (uncached and cached prompt, output) and USD per test episode. Unscored episodes"
-        " ended by an infrastructure error and are excluded from means. Silent ones sent no request: their"
-        f" score counts; calls, tokens and USD are in no mean. {', '.join(LIMITS)}: shares of test episodes"
-        " that these limits ended. thought_cut: share of the actor's answers whose thinking was closed at its"
-        " budget. USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint,"
-        " and of prefix warm-ups; cost_usd_cold: with the first prompt of each episode and sleep uncached."
-        f" Prices: {prices}.{DAGGER}"
-    )
+    text = caption("performance", limits=", ".join(LIMITS), prices=prices, dagger=DAGGER)
     return table_of("performance", text, found.reset_index(), flagged)
 
 
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
     ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"])
-    text = "The values of each seed; the table performance has their means."
     columns = [*KEYS, "seed", "checkpoint", *COUNTS, *LIMITS, *AVERAGED, *TRAINING]
-    return table_of("seeds", text, ordered[columns])
+    return table_of("seeds", caption("seeds"), ordered[columns])
 
 
 def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
     found = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
-    text = (
-        "The spend on training, induction included: tokens (uncached and cached prompt, output) and USD of"
-        " all rollouts until the checkpoint (training_NAME), and USD per rollout since the previous one"
-        " (rollout_usd). All roles count (actor, curriculum, critic, programmer, optimizer, inducer),"
-        " a sleep in equal shares for the rollouts of its batch. Mean and standard deviation over seeds."
-        f" {UNPRICED} Prices: {prices}."
-    )
     trained = found[[*TRAINING]].fillna(0.0).to_numpy().any(axis=1)
-    return table_of("training", text, found[trained].reset_index())
+    return table_of("training", caption("training", prices=prices), found[trained].reset_index())
 
 
 def _cache(conditions: Sequence[Condition]) -> Table:
@@ -87,11 +63,9 @@ def _cache(conditions: Sequence[Condition]) -> Table:
         for cached in conditions:
             if not sources.isdisjoint(run.path.rpartition("/")[2] for run in cached.runs.values()):
                 rows += _compare_caches(cached, uncached)
-    text = (
-        "The same policies on a server with and without prefix cache: means over test episodes, then"
-        " over the seeds that have both; USD of the test episodes only. Ratio: with over without."
+    return Table(
+        "cache", caption("cache"), [*KEYS, "measure", "seeds", "with_cache", "without_cache", "ratio"], rows
     )
-    return Table("cache", text, [*KEYS, "measure", "seeds", "with_cache", "without_cache", "ratio"], rows)
 
 
 def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[tuple[Cell, ...]]:
@@ -106,12 +80,7 @@ def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[tuple[Ce
 
 def _libraries(checkpoints: pandas.DataFrame) -> Table:
     found = average_seeds(checkpoints, LIBRARY)
-    text = (
-        "Libraries (Appendix H): functions, edges on the longest path of the call graph, mean depth, density"
-        " without self-edges, mean cyclomatic complexity, share of functions about combat; mean and standard"
-        " deviation over seeds. Functions that call each other in a circle count as one node of a path."
-    )
-    return table_of("libraries", text, found[found["functions"] > 0].reset_index())
+    return table_of("libraries", caption("libraries"), found[found["functions"] > 0].reset_index())
 
 
 def _ratios(checkpoints: pandas.DataFrame) -> Table:
@@ -121,18 +90,9 @@ def _ratios(checkpoints: pandas.DataFrame) -> Table:
     last["react"] = [react.get(key) for key in zip(last["env"], actor, last["seed"], strict=True)]
     last["ratio"] = last["output"] / last["react"].astype(float)
     known = last[last["ratio"].notna() & (last["method"] != REACT)]
-    text = (
-        "Output tokens of a test episode at the last checkpoint divided by ReAct's with the same actor, seed"
-        " by seed: mean and standard deviation over seeds. A thinking budget of the actor bounds ReAct's."
-    )
     found = known.groupby([*KEYS])["ratio"].agg(seeds="size", ratio="mean", ratio_std="std")
-    return table_of("output_ratios", text, found.reset_index())
+    return table_of("output_ratios", caption("output_ratios"), found.reset_index())
 
 
 def _skills(skills: pandas.DataFrame) -> Table:
-    text = (
-        "Skills: the sleeps that wrote, last changed and removed each, calls by the actor and by other"
-        " skills, failed calls, primitive actions in the actor's calls, LLM calls that these saved (actions"
-        " minus calls), and the mean score of the episodes with such a call."
-    )
-    return table_of("skills", text, skills.drop(columns="run"))
+    return table_of("skills", caption("skills"), skills.drop(columns="run"))

@@ -6,11 +6,13 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from serving.plain_yaml import read_yaml_file
 from speedrunner.config.console import visible
 from speedrunner.store import files
 
@@ -29,6 +31,17 @@ _SPECIAL = {
     "[": "{[}", "*": "{*}",  # else LaTeX would read them as arguments of the row end above
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
 }  # fmt: skip
+
+
+@cache
+def _captions() -> dict[str, str]:
+    found: dict[str, str] = read_yaml_file(Path(__file__).with_name("captions.yaml"))
+    return found
+
+
+def caption(name: str, **values: object) -> str:
+    """Return the caption of a table or figure, with these values."""
+    return _captions()[name].format(**values)
 
 
 class Table(msgspec.Struct, frozen=True):
