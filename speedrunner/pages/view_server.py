@@ -58,11 +58,9 @@ def serve(site: Site, token: str, listener: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM, then raise `KeyboardInterrupt`."""
     import uvicorn
 
-    from speedrunner.pages.head_limit import HeadLimit
-
     config = uvicorn.Config(
         application(site, token),
-        http=HeadLimit,
+        http="h11",  # its heads have a limit; those of the faster `httptools` have none
         ws="none",
         lifespan="off",
         access_log=False,
