@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from envs.babyai import TASKS, WORLD_SEEDS, BabyAI
 from models.tiny.example_libraries import WORDINGS, Skilled, draw_library
@@ -36,14 +37,8 @@ CALLS = 30
 """Maximum turns of an episode, equal to the environment's limit."""
 
 
-@dataclass(frozen=True)
-class Example:
-    """A training example.
-
-    Attributes:
-        ids: its token ids.
-        learnt: one flag per token, true for tokens that the model should write.
-    """
+class Example(NamedTuple):
+    """A training example: its token ids, and a flag for each, true if the model should write it."""
 
     ids: list[int]
     learnt: list[bool]

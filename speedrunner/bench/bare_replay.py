@@ -57,13 +57,13 @@ class BareClient:
         tokens, ids = 0, recorded[: usages[0].prompt]
         slot = talk.replica.slot(tuple(self._prefix))
         try:
-            for reply in [*replies, []]:
+            for talk.turns, reply in enumerate([*replies, []]):  # the seed is that of the same turn
                 room = self._deployment.model_config.context - len(ids)
                 if room < 1:
                     break
                 await slot.enter(len(ids))
                 most = min(talk.transcript.answer_tokens, room)
-                answer = await self._complete(ids, most, talk.options, talk.replica)
+                answer = await self._complete(ids, most, talk.options | talk.seed, talk.replica)
                 slot.pause()
                 tokens += len(answer)
                 ids += answer + reply

@@ -188,11 +188,10 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
     cached_to_uncached: Range
     joules: TokenCosts | None = None
 
-    def prices(self, end: Literal["value", "low", "high"] = "value") -> Prices:
-        """Return USD per million tokens: the values, or one end of all intervals. A request's own seconds are
-        in no price."""
+    def prices(self) -> Prices:
+        """Return USD per million tokens. A request's own seconds are in no price."""
         costs = (getattr(self.seconds, name) for name in Prices.__struct_fields__)
-        return Prices(*(self.usd_per_hour / 3600 * getattr(cost, end) for cost in costs))
+        return Prices(*(self.usd_per_hour / 3600 * cost.value for cost in costs))
 
 
 class PricesConfig(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
@@ -31,33 +32,8 @@ NAME, LEGEND_COLUMN = 28, 1.7
 SOFT = "#8c8c8c"
 """Color of axes and deviations."""
 
-SETTINGS: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # included in matplotlib, so the same everywhere
-    "font.size": 8,
-    "text.parse_math": False,
-    "axes.edgecolor": SOFT,
-    "axes.linewidth": 0.6,
-    "axes.titleweight": "bold",
-    "axes.titlesize": "medium",
-    "axes.formatter.useoffset": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": "#dcdcdc",
-    "grid.linewidth": 0.4,
-    "legend.frameon": False,
-    "legend.handlelength": 3.2,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "figure.constrained_layout.use": True,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "speedrunner",
-    "pdf.fonttype": 42,
-}
-
 matplotlib.rcdefaults()  # a user's matplotlibrc has no influence
-matplotlib.rcParams.update(SETTINGS)  # type: ignore[arg-type]
+matplotlib.rc_file(Path(__file__).with_name("figures.mplstyle"))
 
 
 class Look(NamedTuple):

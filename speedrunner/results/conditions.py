@@ -49,12 +49,6 @@ OFF, ASI_STYLE, ALL_PUBLIC = ABLATIONS = (
 TOO_MANY = 0.02
 """Share of test episodes that a limit of the machinery may end before a table flags the value."""
 
-DAGGER = (
-    f" A dagger marks values of which more than {TOO_MANY:.0%} of the test episodes ended by wall_clock or"
-    " context_overflow."
-)
-"""The end of a caption."""
-
 KEYS = ("env", "method", "model")
 
 

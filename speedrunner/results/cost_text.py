@@ -13,6 +13,7 @@ from serving.usage import Counters
 from speedrunner.config.console import align_columns
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.pricing import PriceBook
+from speedrunner.results.writing import caption
 from speedrunner.store.episode_summary import MANY_REPEATS
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD")
@@ -133,14 +134,8 @@ def checkpoint_notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         left_out = f" {unscored} test episodes (-n) ended by an infrastructure error and have no score."
     if silent:
         left_out += f" {silent} sent no request: their score counts, their calls, tokens and USD do not."
-    return (
-        "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
-        " test episodes. USD per episode includes a rollout's share of the sleeps since the previous"
-        " checkpoint. Cut: the share of the test episodes that a limit ended."
-        f"{left_out} USD per rollout: the training rollouts since the previous checkpoint, with"
-        f" their share of the sleeps. Skills: public/all, or notes if there are none. Prices:"
-        f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."
-    )
+    prices = "; or ".join(dict.fromkeys(map(price_text, books)))
+    return caption("checkpoints", left_out=left_out, prices=prices)
 
 
 def price_text(book: PriceBook) -> str:
@@ -164,12 +159,7 @@ def reconciliation_line(reconciliation: Reconciliation) -> str:
         f" generated {ledger.generated} / {engine.generated}"
     )
     rest, most = reconciliation.residual, reconciliation.at_most
-    cut_off = (
-        f"{reconciliation.unreported} requests were cut off, by a time limit or an interruption, before their"
-        f" tokens were reported; for these the engine counted {rest.prompt} prompt and {rest.generated}"
-        f" generated tokens; their prompts have {most.prompt}, and answers of full length would have"
-        f" {most.generated}"
-    )
+    cut_off = caption("cut_off", unreported=reconciliation.unreported, rest=rest, most=most)
     if rest == Counters():
         verdict = "they agree to the token"
     elif reconciliation.agrees:

@@ -12,7 +12,7 @@ from itertools import groupby
 import msgspec
 
 from speedrunner.config.schema import ModelOptions
-from speedrunner.results.conditions import DAGGER, TOO_MANY, Condition, has_cache
+from speedrunner.results.conditions import TOO_MANY, Condition, has_cache
 from speedrunner.results.means import Spread, average, mean_sd, spread
 from speedrunner.results.measures import CUT
 from speedrunner.results.published import WITH, WITHOUT, Published, list_envs
@@ -153,7 +153,7 @@ def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
                 *(ours.seeds if ours else 0, difference, row.flag, row.missing),
             )
         )
-    text = caption("paper", label=label, dagger=DAGGER)
+    text = caption("paper", label=label, too_many=TOO_MANY)
     flagged = frozenset(number for number, row in enumerate(rows) if row.flag)
     shown = ("model", "env", "method", "quantity", "paper", "paper_std", "ours", "ours_std", "seeds")
     return Table(label.partition(":")[2] or label, text, columns, cells, flagged, shown)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas
 
-from speedrunner.results.conditions import DAGGER, KEYS, REACT, TOO_MANY, Condition, has_cache, stack_frames
+from speedrunner.results.conditions import KEYS, REACT, TOO_MANY, Condition, has_cache, stack_frames
 from speedrunner.results.means import CONDITION, average_seeds, mean_sd, spread
 from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TRAINING
 from speedrunner.results.pairing import make_test_tables
@@ -40,7 +40,7 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     shares = sums[[*LIMITS]].div(sums["episodes"], axis=0)
     found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
     flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
-    text = caption("performance", limits=", ".join(LIMITS), prices=prices, dagger=DAGGER)
+    text = caption("performance", limits=", ".join(LIMITS), prices=prices, too_many=TOO_MANY)
     return table_of("performance", text, found.reset_index(), flagged)
 
 

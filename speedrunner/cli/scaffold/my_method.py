@@ -1,8 +1,6 @@
-"""A method whose sleeps write notes and skills."""
+"""A method whose sleeps write skills."""
 
 from __future__ import annotations
-
-import msgspec
 
 from speedrunner.methods import (
     Edit,
@@ -21,7 +19,7 @@ from speedrunner.methods import (
 
 TASK = (
     "You improve an agent, the actor, that plays episodes of a text environment. {description}\n\nRead the"
-    " new episodes. Note what the actor should know, write skills that it can call, and finish."
+    " new episodes, write skills that the actor can call, and finish."
 )
 
 
@@ -44,15 +42,9 @@ class MyMethod(Method):
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Turn the newest batch into the next policy."""
         # `tools.library` checks each edit as the actor's model and the sandbox need it.
-        library, notes = tools.library(policy), policy.notes
+        library = tools.library(policy)
 
         # The agent's tools are typed functions; it is shown their names, types and docstrings.
-        def note(text: str) -> str:
-            """Add a sentence to the notes that the actor reads in each later episode."""
-            nonlocal notes
-            notes += f"{text}\n"
-            return "The note was added."
-
         async def write_skill(source: str) -> str:
             """Add a skill: a typed, documented Python function that can call the environment's primitives."""
             nonlocal library
@@ -71,7 +63,7 @@ class MyMethod(Method):
 
         def finish() -> str:
             """Finish this sleep."""
-            return "The notes and skills were stored."
+            return "The skills were stored."
 
         batch = history.batch(history.batches()[-1])
         messages = [
@@ -79,8 +71,8 @@ class MyMethod(Method):
             Message("user", "\n\n".join(trajectory_text(played) for played in batch)),
         ]
         # A conversation, recorded and paid as the sleep's, until `finish` or the last call.
-        await tools.run_agent("inducer", messages, Toolbox([note, write_skill], finish), self._llm_calls)
+        await tools.run_agent("inducer", messages, Toolbox([write_skill], finish), self._llm_calls)
         if tools.error is not None:  # what the agent read did not fit into its context
             tools.take_back(tools.error)  # the accepted edits, which this policy does not have
             return policy
-        return msgspec.structs.replace(library.policy(policy), notes=notes)
+        return library.policy(policy)
