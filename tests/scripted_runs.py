@@ -191,7 +191,7 @@ def speedrunner(
 
 def command(*arguments: str) -> list[str]:
     """The command line as a list."""
-    return [sys.executable, "-m", "speedrunner", *arguments]
+    return [sys.executable, "-m", "speedrunner.cli", *arguments]
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:

@@ -99,7 +99,7 @@ def serve(folder: Path) -> Iterator[str]:
     """Serve the viewer of a folder in a process of its own. Yields the address of its pages, with a slash at
     the end."""
     with subprocess.Popen(
-        [sys.executable, "-m", "speedrunner", "view", folder.name],
+        [sys.executable, "-m", "speedrunner.cli", "view", folder.name],
         cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None

@@ -78,7 +78,7 @@ class Slurm:
 
     def speedrunner(self, *words: str) -> str:
         """What our own command prints."""
-        return self.command(sys.executable, "-m", "speedrunner", *words)
+        return self.command(sys.executable, "-m", "speedrunner.cli", *words)
 
     def list_of_runs(self, count: int) -> Path:
         """A file with so many runs, which differ by their seeds."""
@@ -279,7 +279,7 @@ def test_a_second_job_on_a_run_leaves_the_first_alone_and_a_cancelled_job_stays_
     (job,) = slurm.submit(1, longer)
     slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
     what = [str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu", longer]
-    refused = slurm.command(sys.executable, "-m", "speedrunner", "sweep", *what, "--json", check=False)
+    refused = slurm.command(sys.executable, "-m", "speedrunner.cli", "sweep", *what, "--json", check=False)
     assert refused == ""
     script, log = slurm.runs / "second.sbatch", slurm.runs / "second.log"
     script.write_text(slurm.speedrunner("sweep", *what, "--dry-run", "cluster.cpus=4", "cluster.memory_gb=4"))
@@ -311,7 +311,7 @@ def test_names_reach_the_job_as_they_are(slurm: Slurm) -> None:
     (here / "site.yaml").write_text(json.dumps(site))
     (here / "two\nlines.yaml").write_text(json.dumps([SETTINGS]))
     words = ["two\nlines.yaml", f"--dir={ODD} again"]
-    command = [sys.executable, "-m", "speedrunner", "sweep", *words, "cluster=site.yaml", "--json"]
+    command = [sys.executable, "-m", "speedrunner.cli", "sweep", *words, "cluster=site.yaml", "--json"]
     done = subprocess.run(command, env=slurm.environment, cwd=here, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     (job,) = json.loads(done.stdout)["jobs"]
@@ -333,7 +333,7 @@ def test_a_node_without_any_network_plays_a_run_to_its_end(
         slurm = Slurm(tmp_path, environment, within)
         settings = ("env=scienceworld", "env.family=3", "model=tiny-random", "run.test_episodes=2")
         few = ("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.wall_clock_s=20")
-        here = [sys.executable, "-m", "speedrunner", "doctor", *settings, *few]
+        here = [sys.executable, "-m", "speedrunner.cli", "doctor", *settings, *few]
         assert "FAILED" not in slurm.command("srun", *here)
         (job,) = slurm.submit(1, *settings, *few, "model.actor.max_calls=5", "model.inducer.max_calls=5")
         slurm.wait(job)

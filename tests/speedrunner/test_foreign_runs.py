@@ -351,7 +351,7 @@ def test_modules_in_the_current_directory_take_no_library_s_place(
         shutil.copy(lure.python, folder / f"{name}.py")
     (folder / "matplotlibrc").write_text("text.usetex: True\nbackend: module://yaml\n")
     script = str(Path(sys.executable).with_name("speedrunner"))
-    for program in ([sys.executable, "-m", "speedrunner"], [script]):
+    for program in ([sys.executable, "-m", "speedrunner.cli"], [script]):
         for words in ("status .", "report .", "export . --to dataset --out data"):
             shutil.rmtree(folder / "data", ignore_errors=True)
             done = subprocess.run([*program, *words.split()], cwd=folder, capture_output=True, text=True)

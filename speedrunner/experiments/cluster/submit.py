@@ -97,7 +97,7 @@ def arrays(
 
 def script(cluster: Cluster, options: Sequence[str], of: int, sweep: Sequence[str], root: Path) -> str:
     """Return the batch script of an array of jobs, each of which plays one of `of` parts."""
-    own = shlex.join([sys.executable, "-P", "-m", "speedrunner"])  # works from any directory
+    own = shlex.join([sys.executable, "-P", "-m", "speedrunner.cli"])  # works from any directory
     program = f"{cluster.container} speedrunner" if cluster.container else own
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True

@@ -25,7 +25,7 @@ class Server:
     """A viewer of one run."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
+        command = [sys.executable, "-m", "speedrunner.cli", "view", str(folder)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.__main__ import main
+from speedrunner.cli.__main__ import main
 
 
 class Interrupting:
@@ -36,7 +36,7 @@ def test_our_packages_win_over_those_of_pythonpath_here_and_in_servers(tmp_path:
     (tmp_path / "serving.py").write_text("raise RuntimeError('foreign')")
     server = [sys.executable, "-P", "-c", "import serving"]
     program = (
-        "import speedrunner.__main__ as start; start._put_ours_first(); import serving, subprocess;"
+        "import speedrunner.cli.__main__ as start; start._put_ours_first(); import serving, subprocess;"
         f" subprocess.run({server}, check=True)"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""The console command: `speedrunner`, or `python -m speedrunner`."""
+"""The console command: `speedrunner`, or `python -m speedrunner.cli`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def main() -> None:
 def _put_ours_first() -> None:
     """Let this program's packages come before others of their names in PYTHONPATH, here and in servers."""
     if folders := os.environ.get("PYTHONPATH"):
-        sys.path.insert(0, str(Path(__file__).parents[1]))
+        sys.path.insert(0, str(Path(__file__).parents[2]))
         os.environ["PYTHONPATH"] = os.pathsep.join((sys.path[0], folders))
 
 
 if __name__ == "__main__":
     # `python -m` puts the current directory first, so files in it would replace libraries.
-    if not sys.flags.safe_path and Path(sys.path[0]) != Path(__file__).parents[1]:
+    if not sys.flags.safe_path and Path(sys.path[0]) != Path(__file__).parents[2]:
         sys.path.pop(0)
     main()
