@@ -52,8 +52,7 @@ class BabyAI(TextEnv):
         num_dists: objects in the room beyond those that the mission needs (BALROG: 0).
         description: how much the agents' prompts say about the rules.
 
-    Raises:
-        InvalidOption: `num_dists` is out of range.
+    Raises `InvalidOption`: `num_dists` is out of range.
     """
 
     name = "babyai"

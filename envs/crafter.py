@@ -114,8 +114,7 @@ class Crafter(TextEnv):
         view: whether an observation lists the nearest cell of each kind or all cells in sight.
         description: how much the agents' prompts say about the rules.
 
-    Raises:
-        InvalidOption: `zombie_frequency` is out of range.
+    Raises `InvalidOption`: `zombie_frequency` is out of range.
     """
 
     name = "crafter"
@@ -159,8 +158,7 @@ class Crafter(TextEnv):
         Args:
             seed: the paper's top-level seed. The paper has three and does not name them; ours are 0, 1 and 2.
 
-        Raises:
-            InvalidOption: `seed` is negative.
+        Raises `InvalidOption`: `seed` is negative.
         """
         if seed < 0:
             raise InvalidOption(f"option 'seed' of crafter must be a whole number from 0, not {seed}")

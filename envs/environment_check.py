@@ -57,8 +57,7 @@ def check_environment(
     Returns:
         One line for each broken promise.
 
-    Raises:
-        EnvironmentFault: there is no such environment or option, or it has no split.
+    Raises `EnvironmentFault`: there is no such environment or option, or it has no split.
     """
     options = dict(options or {})
     found, plays = check_here(make(name, **options), splits(name, **options), calls=calls)

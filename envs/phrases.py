@@ -54,8 +54,7 @@ def _arguments(words: str) -> list[str]:
 def check_text(name: str, parameter: str, value: str) -> None:
     """Accept one line of printable text as an argument of a primitive.
 
-    Raises:
-        InvalidPrimitiveCall: the text is empty, too long, or has control characters.
+    Raises `InvalidPrimitiveCall`: the text is empty, too long, or has control characters.
     """
     if not value.strip():
         raise InvalidPrimitiveCall(f"{name}: {parameter} is empty; give a name as the observations do")

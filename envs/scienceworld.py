@@ -74,8 +74,7 @@ class ScienceWorld(JavaEnv["Simulator"]):
         They are drawn with seed 42 from the simulator's own training and test variations of the family's
         tasks. A smaller family gives all its worlds.
 
-        Raises:
-            InvalidOption: no family was given, or there is none with that number.
+        Raises `InvalidOption`: no family was given, or there is none with that number.
         """
         if family not in FAMILIES:
             raise InvalidOption(
@@ -123,8 +122,7 @@ class ScienceWorld(JavaEnv["Simulator"]):
     def outcome(self) -> Outcome:
         """Score 1 if the simulator's score is at its maximum, else 0.
 
-        Raises:
-            SimulatorFailed: the simulator ended before the outcome of its last action was read.
+        Raises `SimulatorFailed`: the simulator ended before the outcome of its last action was read.
         """
         if self._outcome is None:
             simulator = self._current()

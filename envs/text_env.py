@@ -170,8 +170,7 @@ class TextEnv(ABC):
         An environment for training overrides this. The override may have its own keyword-only options, typed
         and with defaults as in a constructor.
 
-        Raises:
-            UnknownTask: the environment has no split.
+        Raises `UnknownTask`: the environment has no split.
         """
         raise UnknownTask(f"{cls.name} has no split; define a classmethod `splits` in its class")
 
@@ -224,8 +223,7 @@ class TextEnv(ABC):
         """Reject a task of another environment, an unknown name, or an index that is not a whole number from
         0.
 
-        Raises:
-            UnknownTask: the message says what is allowed.
+        Raises `UnknownTask`: the message says what is allowed.
         """
         if task.env != self.name:
             raise UnknownTask(f"{self.name!r} got a task of environment {format_value(task.env)}")
@@ -243,8 +241,7 @@ class TextEnv(ABC):
         Returns:
             The arguments, with defaults for those left out.
 
-        Raises:
-            InvalidPrimitiveCall: the message says what is allowed.
+        Raises `InvalidPrimitiveCall`: the message says what is allowed.
         """
         primitive = next((each for each in self.primitives if each.name == name), None)
         if primitive is None:

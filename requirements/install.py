@@ -154,8 +154,7 @@ def install(kind: str | None, venv: Path) -> None:
     Args:
         kind: `cpu` or `gpu`; without it the installed kind stays, or `cpu`.
 
-    Raises:
-        CannotInstall: packages cannot be installed.
+    Raises `CannotInstall`: packages cannot be installed.
     """
     stamp_file = venv / "installed.json"
     stamp = json.loads(stamp_file.read_text(encoding="utf-8")) if stamp_file.is_file() else {}

@@ -84,8 +84,12 @@ class Deployment:
         if self.model_config.hosted:
             return
         if self.server is not None and self.model_config.gpus:
-            async with self._engine(Meter(lambda row: None, self.model_config.prices), None) as engine:
-                await self._warm_up(engine)
+            meter = Meter(lambda row: None, self.model_config.prices)
+            try:
+                async with self._engine(meter, self._require_alive) as engine:
+                    await self._warm_up(engine)
+            except ServerDied as error:
+                raise ServerFailed(str(error)) from error
         told = await read_metrics(self.endpoint)
         self._reconciliations.begin(told.counters())
         admission = self._options.admission and self.model_config.api == "completions"
@@ -110,8 +114,7 @@ class Deployment:
             admission: queue its conversations, if the options ask for it.
             context: limit of its conversations in tokens; `None` for the engine's own.
 
-        Raises:
-            ServerFailed: the engine does not answer.
+        Raises `ServerFailed`: the engine does not answer.
         """
         meter = Meter(write_row, prices or self.model_config.prices, spending)
         model_config = self.model_config

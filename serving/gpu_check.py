@@ -53,8 +53,7 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
     Returns:
         The GPUs of each server.
 
-    Raises:
-        ServerFailed: a server could not start. The message is one line with the remedy.
+    Raises `ServerFailed`: a server could not start. The message is one line with the remedy.
     """
     needed = sum(model_config.all_gpus for model_config in model_configs)
     if not needed:

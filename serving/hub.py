@@ -39,8 +39,7 @@ class FilesMissing(ServingError):
 def complete_folder(model: str, revision: str | None) -> Path:
     """Return the folder with all files that serving a model needs. Sends nothing.
 
-    Raises:
-        FilesMissing: it does not exist, or is incomplete.
+    Raises `FilesMissing`: it does not exist, or is incomplete.
     """
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError

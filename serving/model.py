@@ -101,8 +101,7 @@ class Model:
         Returns:
             For each replica the prefix's length in tokens, and its usage; nothing on the chat API.
 
-        Raises:
-            ServingError: the engine failed.
+        Raises `ServingError`: the engine failed.
         """
         prefix = tuple(self.shared_prefix(role, messages, tools))
         if prefix not in self._warm:
@@ -164,8 +163,7 @@ class Model:
 
         Takes about a second the first time, then milliseconds.
 
-        Raises:
-            InvalidTool: they cannot.
+        Raises `InvalidTool`: they cannot.
         """
         if self._format is None or self.tokenizer is None:
             return

@@ -62,8 +62,7 @@ def load_model_config(name_or_path: str) -> ModelConfig:
     Args:
         name_or_path: name of a model config in `models/`, or the path of any `.yaml` file.
 
-    Raises:
-        InvalidModelConfig: there is no such model config, or it has an invalid value.
+    Raises `InvalidModelConfig`: there is no such model config, or it has an invalid value.
     """
     is_path = name_or_path.endswith((".yaml", ".yml"))
     file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"

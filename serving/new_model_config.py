@@ -146,8 +146,7 @@ def check_files(
         say: called with a note about the chat template.
         starts: whether a server is started, which needs weights.
 
-    Raises:
-        InvalidModelConfig: files are missing, or the model config does not fit them.
+    Raises `InvalidModelConfig`: files are missing, or the model config does not fit them.
     """
     folder, is_dummy = Path(place), model_config.load_format == "dummy"
     if starts and model_config.id is None:
@@ -169,9 +168,10 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
     tool = ToolSpec("probe", "Probe.", {"type": "object", "properties": {}, "required": []})
     said = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
     config = (read_config(model_config) or {}) if model_config.load_format != "dummy" else {}
-    limit = {**config, **config.get("text_config", {})}.get("max_position_embeddings", model_config.context)
-    # Other numbers in a scaled model's configuration extend its limit.
-    if model_config.context > limit and "factor" not in json.dumps(config):
+    text = {**config, **(config.get("text_config") or {})}
+    limit = text.get("max_position_embeddings") or model_config.context
+    scaling = {**(text.get("rope_scaling") or {}), **(text.get("rope_parameters") or {})}
+    if model_config.context > limit and "factor" not in scaling:  # a factor extends the limit
         yield f"context {model_config.context:,} is beyond the model's {limit:,} (max_position_embeddings)"
     try:
         for name in ("actor", "inducer"):
@@ -188,5 +188,5 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
     source = tokenizer.huggingface.chat_template
     words = {*re.findall(r"\w+", source if isinstance(source, str) else "\n".join(source.values()))}
     for options in (role.template_options for role in roles):
-        if config and options and not words & set(options):
-            yield f"its chat template uses none of the template_options {', '.join(options)}"
+        if config and (unknown := sorted(set(options) - words)):
+            yield f"its chat template does not use these template_options: {', '.join(unknown)}"

@@ -36,7 +36,7 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: Seconds that one request may take.
     request_timeout_s: Seconds = REQUEST_TIMEOUT_S
     #: Seconds that a request may wait in all for a server that others run and that refuses connections or is
-    #: overloaded, and for rate limits. A server of ours is restarted instead.
+    #: overloaded, and for rate limits. A server of ours that dies is replaced.
     outage_timeout_s: Seconds = OUTAGE_TIMEOUT_S
     #: Seconds without progress while requests run after which the engine counts as hung. `None`: one per
     #: 1,000 tokens of context, at least 300.

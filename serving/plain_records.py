@@ -30,8 +30,7 @@ class WrongData(ValueError):
 def record(kind: type[Record], content: object) -> Record:
     """Return plain data as a record, which may contain records, lists and mappings.
 
-    Raises:
-        WrongData: with each key's dotted path, its value, and the allowed values.
+    Raises `WrongData`: with each key's dotted path, its value, and the allowed values.
     """
     if problems := list(_problems(kind, content, "", keys_of(kind))):
         raise WrongData(*problems)

@@ -84,8 +84,7 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     Args:
         gpus: the GPUs that the server may use; the smallest one decides.
 
-    Raises:
-        InvalidModelConfig: the weights leave no room for a conversation.
+    Raises `InvalidModelConfig`: the weights leave no room for a conversation.
     """
     cache = cache_on(model_config, gpus)
     if cache is None:
@@ -135,8 +134,7 @@ def adopt(model_config: ModelConfig, served: int | None, endpoint: Endpoint) -> 
     Args:
         served: tokens that the server takes; `None` if it does not report them.
 
-    Raises:
-        ServerFailed: the answers of the roles need more.
+    Raises `ServerFailed`: the answers of the roles need more.
     """
     if served is None or served >= model_config.context:
         return model_config

@@ -35,8 +35,7 @@ def build(out: Path, write: Write, sources: Sequence[Path], shape: str = "") -> 
         sources: files that it depends on, in addition to those shared by all recipes.
         shape: name of the shape that it has, if the recipe knows several.
 
-    Raises:
-        FileExistsError: `out` exists and was not built by a recipe.
+    Raises `FileExistsError`: `out` exists and was not built by a recipe.
     """
     files = (*sources, HERE / "recipe.py", TOKENIZER)
     digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

@@ -20,7 +20,14 @@ from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.ideal_cache import Lookup
 from serving.engine.one_try import Send, TryFailed, try_once
 from serving.engine.prompt import Prompt
-from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
+from serving.errors import (
+    ContextOverflow,
+    EngineDead,
+    RequestFailed,
+    RequestRefused,
+    ServerDied,
+    ServerFailed,
+)
 from serving.meter import READINESS, LedgerRow, Meter, Status
 from serving.options import OUTAGE_TIMEOUT_S, REQUEST_TIMEOUT_S
 from serving.together import run_together
@@ -368,7 +375,7 @@ async def wait_until_ready(engine: Engine, sizes: Sequence[int] = (1,), **option
         sizes: tokens of each answer.
         options: as `Engine.complete`.
 
-    Raises `ServerFailed`.
+    Raises `ServerFailed`; `ServerDied` if a server of ours has died.
     """
 
     async def send(size: int) -> EngineResponse[TokenCompletion]:
@@ -376,6 +383,8 @@ async def wait_until_ready(engine: Engine, sizes: Sequence[int] = (1,), **option
 
     try:
         replies = await run_together(send, sizes, len(sizes))
+    except ServerDied:
+        raise
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
         raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
     for reply in replies:

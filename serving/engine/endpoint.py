@@ -107,8 +107,7 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
     Returns:
         Its limit of prompt plus completion, in tokens; `None` if it does not report one.
 
-    Raises:
-        ServerFailed: it cannot be used.
+    Raises `ServerFailed`: it cannot be used.
     """
     response = await endpoint.get("/v1/models")
     try:

@@ -96,8 +96,7 @@ class HttpClient:
             path: path after the server's root, or a whole URL.
             content: JSON.
 
-        Raises:
-            HttpError: see its subclasses.
+        Raises `HttpError`: see its subclasses.
         """
         if self._session is None:
             self._session = self._open()

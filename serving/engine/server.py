@@ -57,7 +57,7 @@ class VllmServer:
 
     Attributes:
         model_config: the served model config.
-        endpoint: its address; the same after restarts.
+        endpoint: its address.
         log: file that the server's output is appended to.
         folder: its files on disk, removed with it; only this user can enter it.
         phases: seconds that each phase of the last start took; empty before the first start.
@@ -80,8 +80,7 @@ class VllmServer:
             gpus: the GPUs for the server; if empty, every GPU that this process sees.
             start_timeout_s: longest wait for a healthy server, in seconds.
 
-        Raises:
-            ServerFailed: no temporary folder has a path short enough for a Unix socket.
+        Raises `ServerFailed`: no temporary folder has a path short enough for a Unix socket.
         """
         self.model_config = model_config
         self.log = log

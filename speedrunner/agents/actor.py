@@ -107,8 +107,7 @@ class ActorSpec:
     def with_part(self, part: LibraryConfig) -> ActorSpec:
         """Return this spec with the part of its library that an evaluation shows.
 
-        Raises:
-            InvalidPolicy: a named skill is not public, or the actor does not call skills as tools.
+        Raises `InvalidPolicy`: a named skill is not public, or the actor does not call skills as tools.
         """
         if part == LibraryConfig():
             return self
@@ -175,8 +174,7 @@ class Actor:
         """Return the policy's skills for editing. The library refuses skills that the actor could not call or
         load.
 
-        Raises:
-            InvalidPolicy: the policy on disk is damaged.
+        Raises `InvalidPolicy`: the policy on disk is damaged.
         """
         load = partial(load_failure, sandbox_limits(self.config.sandbox))
         return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
@@ -230,8 +228,7 @@ async def execute_call(
     Returns:
         The reply, and the worker's report; `None` for `submit_answer`, which the worker does not know.
 
-    Raises:
-        WorkerError: the environment broke.
+    Raises `WorkerError`: the environment broke.
     """
     if call.name == SUBMIT_ANSWER.name:
         node = CallNode(name=call.name, kind="tool", arguments=call.arguments)

@@ -42,8 +42,7 @@ class Clock:
     async def request(self, conversation: Conversation) -> AsyncIterator[Waiting]:
         """Count one request, which is made in this context.
 
-        Raises:
-            TimeoutError: the deadline came before the answer.
+        Raises `TimeoutError`: the deadline came before the answer.
         """
         self.llm_calls -= 1
         began = time.monotonic()

@@ -133,8 +133,7 @@ class EpisodeContext:
         If a role's tool acts through this method, it returns this reply as its own, so that the call is
         recorded.
 
-        Raises:
-            WorkerError: the environment broke.
+        Raises `WorkerError`: the environment broke.
         """
         config, left_s = self._actor.config, self.clock.remaining_s
         reply, executed = await execute_call(self._worker, call, config, left_s)

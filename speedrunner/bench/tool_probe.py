@@ -87,8 +87,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         role: sampling and budgets; strings get more room if a probe needs it.
         in_flight: requests at the same time.
 
-    Raises:
-        ServingError: the engine failed. On the chat API also if it refuses a probe.
+    Raises `ServingError`: the engine failed. On the chat API also if it refuses a probe.
     """
     model_config = model.model_config
     answers: list[ProbeAnswer] = []

@@ -74,6 +74,8 @@ def sweep(
       speedrunner sweep experiment=main scale=smoke cluster=cpu --dry-run
     """
     if power is not None:
+        if what:
+            raise InvalidConfig(f"--power reads finished runs and plays none: leave out {' '.join(what)}")
         from speedrunner.results.power import power_lines  # pandas and scipy take seconds to import
 
         say(*power_lines(power))
@@ -88,7 +90,8 @@ def sweep(
         raise InvalidConfig("--jobs and --json are for Slurm jobs: name a cluster with cluster=NAME")
     grid = grid_of(what, folder)
     runs = members(grid.runs())
-    seeds = [each.run.config.run.seed for each in runs]
+    whole = grid_of([each for each in what if not each.startswith("run.seed=")], folder)
+    seeds = [each.config.run.seed for each in whole.runs()]
     logs = ""
     if part is not None:
         number, of = parsed_part(part)

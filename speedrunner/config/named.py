@@ -52,8 +52,7 @@ def choose_task(config: Config) -> Task:
     Missing values come from the first training task (with that name, if one is given). For a name without
     training tasks, or without a known split, the index is 0.
 
-    Raises:
-        EnvironmentFault: no name is given, and the environment has no split with these options.
+    Raises `EnvironmentFault`: no name is given, and the environment has no split with these options.
     """
     name, index = config.task.name, config.task.index
     try:

@@ -292,8 +292,7 @@ def from_mapping(content: object) -> Config:
 
     Options of the environment and the method are not checked.
 
-    Raises:
-        InvalidConfig: a key is unknown or missing, or a value has the wrong type or makes no sense.
+    Raises `InvalidConfig`: a key is unknown or missing, or a value has the wrong type or makes no sense.
     """
     if isinstance(content, Mapping):
         content = {

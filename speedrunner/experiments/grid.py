@@ -58,8 +58,7 @@ class Grid:
         scale: settings of a file of `configs/scale/`, which override the list's.
         root: the folder of the runs, by default `runs`.
 
-    Raises:
-        InvalidConfig: the file is not a valid list.
+    Raises `InvalidConfig`: the file is not a valid list.
     """
 
     def __init__(
@@ -78,8 +77,7 @@ class Grid:
     def runs(self) -> list[GridRun]:
         """Return the runs, each after the one from which it starts.
 
-        Raises:
-            InvalidConfig: a run's settings contradict each other, or two runs have one directory.
+        Raises `InvalidConfig`: a run's settings contradict each other, or two runs have one directory.
         """
         found: dict[str, GridRun] = {}
         for number, cell in self._cells:
@@ -181,8 +179,7 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
     Args:
         folder: the folder of the runs.
 
-    Raises:
-        InvalidConfig: neither or both of experiment and file are named, or do not exist.
+    Raises `InvalidConfig`: neither or both of experiment and file are named, or do not exist.
     """
     named = {key: [each for each in given if each.startswith(f"{key}=")] for key in ("experiment", "scale")}
     rest = [each for each in given if each not in chain(*named.values())]

@@ -29,8 +29,7 @@ def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_O
         number: number of parts; `None`: just enough runs per part to keep a server busy.
         at_once: number of concurrent episodes on one server.
 
-    Raises:
-        InvalidConfig: the number of parts is too high or too low.
+    Raises `InvalidConfig`: the number of parts is too high or too low.
     """
     servers: list[list[list[Member]]] = []
     for chain in _chains(runs):

@@ -237,8 +237,9 @@ class _RunsOfServer:
             self._fail(member, error)
         else:
             self._unfinished.discard(member.path)
+        will_resume = self._death is not None and member.path not in self._failures
         is_finished = member.path not in self._unfinished
-        self._progress.end(member.path, finished=is_finished or (None if self._death else False))
+        self._progress.end(member.path, finished=is_finished or (None if will_resume else False))
 
     def _fail(self, member: Member, error: Exception) -> None:
         """Record the error that stops a run; the others continue."""

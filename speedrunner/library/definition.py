@@ -114,8 +114,7 @@ class Definition:
     def renamed(self, old: str, new: str) -> Definition:
         """Return it with a function of the module, or its own function, renamed.
 
-        Raises:
-            InvalidSkill: it also uses one of the names locally.
+        Raises `InvalidSkill`: it also uses one of the names locally.
         """
         reads, binds, _ = self.names
         lines = [line.encode() for line in self.source.split("\n")]

@@ -13,8 +13,7 @@ def apply_edit(library: Library, edit: Edit, *, sleep: int) -> Library:
     Args:
         sleep: number of the sleep that edits.
 
-    Raises:
-        InvalidSkill: the library refuses the edit, or its record lacks arguments.
+    Raises `InvalidSkill`: the library refuses the edit, or its record lacks arguments.
     """
     match edit:
         case Edit(action="write", source=str(source)):

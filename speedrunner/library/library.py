@@ -76,8 +76,7 @@ class Library:
         Args:
             trusted: whether an edit produced it; if not, everything is checked again.
 
-        Raises:
-            InvalidPolicy: the policy is damaged.
+        Raises `InvalidPolicy`: the policy is damaged.
         """
         names = [each.name for each in policy.skills]
         try:

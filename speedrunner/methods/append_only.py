@@ -16,8 +16,7 @@ async def append_skills(library: Library, source: str, sleep: int) -> tuple[Libr
     Returns:
         The library, and an edit for each function, or for several that need each other.
 
-    Raises:
-        SandboxError: nothing can be loaded here.
+    Raises `SandboxError`: nothing can be loaded here.
     """
     try:
         text = read_text(source)

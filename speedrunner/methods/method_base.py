@@ -165,8 +165,7 @@ class SleepTools:
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
         """Let a role answer once, with a call of its one tool. The sleep's error records a missing answer.
 
-        Raises:
-            ServingError: the engine failed.
+        Raises `ServingError`: the engine failed.
         """
         if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Termination.CALL_LIMIT:
             self.fell_short(f"the {role} made no valid call of {tool.__name__}")

@@ -52,8 +52,7 @@ class OPO(Method):
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the optimizer read the batch's episodes and rewrite the notes.
 
-        Raises:
-            ServingError: the engine failed.
+        Raises `ServingError`: the engine failed.
         """
         batch = newest_batch(history)
         if not batch:

@@ -147,8 +147,7 @@ def write_pages(site: Site, out: Path, status: Callable[[str], None]) -> tuple[i
     Returns:
         The number of pages, and for the address of each that failed, the reason.
 
-    Raises:
-        StorageError: the folder is not empty, or the disk refuses.
+    Raises `StorageError`: the folder is not empty, or the disk refuses.
     """
     check_new(out, "--static")
     count, problems = 0, dict[str, str]()

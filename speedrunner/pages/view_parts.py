@@ -33,8 +33,7 @@ def page_part(items: Sequence[Any], page: int, size: int) -> Context:
         `shown`: the page's items; `first`: the number of the first one, from 1; `count`: the number of all
         items; `page`, `pages`.
 
-    Raises:
-        NotFound: the list has fewer pages.
+    Raises `NotFound`: the list has fewer pages.
     """
     pages = max(-(-len(items) // size), 1)
     if not 1 <= page <= pages:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from speedrunner.config.names import condition_name
 from speedrunner.results.frames import frame_episodes, frame_requests, frame_sleeps
-from speedrunner.results.ledger import RunCosts, run_costs
+from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.run_data import RunData, open_as
@@ -36,20 +36,18 @@ class Run(RunData):
             StorageError: the run cannot be read; for episodes and sleeps, also if its ledger is missing.
             InvalidConfig: the price list does not exist.
         """
-        if table == "episodes":
-            return _flatten_tasks(frame_episodes(self.episodes, self._price_ledger(prices)))
-        if table == "sleeps":
-            return frame_sleeps(self, self._price_ledger(prices))
+        if table not in get_args(TableName):
+            raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
+        # A run without a process has no prices yet.
+        book = price_book(self, prices) if prices or self.processes else PriceBook(OWN, {})
         if table == "requests":
-            return frame_requests(self, self._find_prices(prices))
-        raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
-
-    def _price_ledger(self, prices: str | None) -> RunCosts:
-        return run_costs(self, self._find_prices(prices))
-
-    def _find_prices(self, prices: str | None) -> PriceBook:
-        """Return the price list of a run, which has none before its first process."""
-        return price_book(self, prices) if prices or self.processes else PriceBook(OWN, {})
+            return frame_requests(self, book)
+        costs = run_costs(self, book)
+        return (
+            frame_sleeps(self, costs)
+            if table == "sleeps"
+            else _flatten_tasks(frame_episodes(self.episodes, costs))
+        )
 
 
 def _flatten_tasks(episodes: pandas.DataFrame) -> pandas.DataFrame:
@@ -95,8 +93,7 @@ def load(path: Path | str) -> Run:
 def load_all(*folders: Path | str) -> Runs:
     """Open all runs in folders and their subfolders, finished or not.
 
-    Raises:
-        StorageError: a folder does not exist, or there is no run in them.
+    Raises `StorageError`: a folder does not exist, or there is no run in them.
     """
     paths = dict.fromkeys(path for folder in folders for path in runs_below(Path(folder)))
     if not paths:

@@ -22,6 +22,7 @@ from speedrunner.results.inference import CONFIDENCE, seed_values
 from speedrunner.results.paper import played_models
 from speedrunner.results.published import Claim, list_claims
 from speedrunner.results.run_result import read_result
+from speedrunner.results.writing import caption
 from speedrunner.store.discovery import runs_below
 
 POWER = 0.8
@@ -43,6 +44,8 @@ def power_lines(folder: Path) -> list[str]:
     lines: list[tuple[str, ...]] = [HEAD]
     for model in played_models(conditions):
         for claim in list_claims():
+            if any(row.model not in (None, "", model) for row in claim):
+                continue  # about other models
             runs = [keep_finished(find_sides(row, model, conditions)) for row in claim]
             power = 1 - (1 - POWER) / len(claim)
             needs = [estimate_need(row, own, power) for row, own in zip(claim, runs, strict=True)]
@@ -51,13 +54,7 @@ def power_lines(folder: Path) -> list[str]:
                 hours = _hours_of_a_seed(runs) if seeds <= MOST else None
                 last = (str(seeds) if seeds <= MOST else "-", short_number(hours and hours * seeds))
                 lines.append((f"{claim[0].claim}, {model}", *(f"{each:.3g}" for each in numbers), *last))
-    about = (
-        f"seeds: those with which all comparisons of a claim are supported in {POWER:.0%} of cases, if the"
-        f" pilot's effects and deviations are the true ones; -: over {MOST}, or the effect is outside the"
-        " claimed range. Other columns: of the comparison that needs the most. Claims without two finished"
-        " seeds of all their runs are left out. A pilot with few seeds says little about any of this."
-    )
-    return [*align_columns(lines), "", about]
+    return [*align_columns(lines), "", caption("power", power=POWER, most=MOST)]
 
 
 def _hours_of_a_seed(runs: Sequence[Runs]) -> float | None:
@@ -72,8 +69,7 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     samples = collect_samples(row, runs)
     if len(samples) < 2:
         return None
-    with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
-        effect, total, between, episode = split_variance(row, samples)
+    effect, total, between, episode = split_variance(row, samples)
     if not isfinite(effect + total + episode):
         return None
     a, b = (side and f"{' '.join(side.split()[:2])} first" for side in (row.a, row.b))
@@ -89,11 +85,13 @@ def split_variance(
 ) -> tuple[float, float, float, float]:
     """Return the mean and the variance of the seeds' values, the part of this variance that is between
     seeds, and the variance of an episode's value within a seed (of a ratio, to first order)."""
-    values = [*seed_values(samples, row.statistic).values()]
+    with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
+        values = [*seed_values(samples, row.statistic).values()]
     within = [0.0]
     for own in (own for arrays in samples.values() for own in arrays if len(own) > 1):
         first, last = own.mean(axis=0)[[0, -1]]
-        slope = {"value": 0.0, "difference": 1.0, "ratio": first / last}[row.relation]
+        ratio = first / last if last else float("nan")
+        slope = {"value": 0.0, "difference": 1.0, "ratio": ratio}[row.relation]
         scale = last if row.relation == "ratio" else 1.0
         within.append(float(numpy.var((own[:, 0] - slope * own[:, -1]) / scale, ddof=1)))
     episode = sum(within) / max(1, len(within) - 1)

@@ -93,8 +93,8 @@ class Claim(msgspec.Struct, frozen=True):
         return -inf if self.low is None else self.low, inf if self.high is None else self.high
 
     def contains(self, value: float | None) -> bool:
-        """Return whether a value is known and in the range."""
-        return value is not None and self.ends[0] <= value <= self.ends[1]
+        """Return whether a value is known and within the range."""
+        return value is not None and self.ends[0] < value < self.ends[1]
 
     @property
     def is_usd(self) -> bool:

@@ -100,8 +100,7 @@ class SkillRow(msgspec.Struct, frozen=True, kw_only=True):
 def skill_history(run: RunData) -> SkillHistory:
     """Follow a run's skills through its policies and call trees.
 
-    Raises:
-        StorageError: the run cannot be read, or a policy's library is damaged.
+    Raises `StorageError`: the run cannot be read, or a policy's library is damaged.
     """
     stored = sorted({row.policy for row in run.episodes}.union(run.policies.versions()))
     libraries = {version: Library(()).of(run.policies.load(version)) for version in stored}

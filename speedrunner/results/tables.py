@@ -84,7 +84,7 @@ def _libraries(checkpoints: pandas.DataFrame) -> Table:
 
 
 def _ratios(checkpoints: pandas.DataFrame) -> Table:
-    last = checkpoints.sort_values("checkpoint").groupby([*KEYS, "seed"]).last().reset_index()
+    last = checkpoints.sort_values("checkpoint").groupby([*KEYS, "seed"]).tail(1).copy()
     actor = last["model"].str.replace(r"-inducer_thinking\d+", "", regex=True)  # ReAct has no inducer
     react = last[last["method"] == REACT].set_index(["env", "model", "seed"])["output"]
     last["react"] = [react.get(key) for key in zip(last["env"], actor, last["seed"], strict=True)]

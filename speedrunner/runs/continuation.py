@@ -95,8 +95,7 @@ def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setu
         path: the run's directory.
         processes: the processes that worked on the run so far.
 
-    Raises:
-        RunDirectoryError: a model has less context here.
+    Raises `RunDirectoryError`: a model has less context here.
     """
     if not processes:
         return setup

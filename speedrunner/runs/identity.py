@@ -113,8 +113,7 @@ def accept_changes(path: Path, before: Process | None, after: Process, *, accept
     Args:
         before: `None` if a run has been played and has no record of its process.
 
-    Raises:
-        RunDirectoryError: the changes would make it another run, or they are not accepted.
+    Raises `RunDirectoryError`: the changes would make it another run, or they are not accepted.
     """
     found = [NOT_KNOWN] if before is None else changes(before, after)
     refused = [each for each in found if not each.startswith((*ACCEPTABLE, NOT_KNOWN))]

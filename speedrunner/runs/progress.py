@@ -184,6 +184,6 @@ class SweepProgress:
 
     def _line(self) -> str:
         waiting = self._total - self._finished - self._stopped - len(self._active)
-        counts = {"going on": len(self._active), "waiting": waiting, "stopped": self._stopped}
+        counts = {"running": len(self._active), "waiting": waiting, "stopped": self._stopped}
         rest = "".join(f", {count} {what}" for what, count in counts.items() if count)
         return f"{self._finished} of {self._total} runs are finished{rest}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -12,9 +11,8 @@ from speedrunner.runs.shutdown import Shutdown
 
 T = TypeVar("T")
 
-MOST_DEATHS, LONG_UPTIME_S = 10, 1800.0
-"""Most deaths in a row, a failed start after one included; so many seconds without a death end the row. A job
-of 100 hours thus survives a rare fault at any time."""
+MOST_DEATHS = 10
+"""Most deaths that one process survives, failed starts after a death included."""
 
 PAUSE_S = 10.0
 """Seconds before the next start: processes of the dead server may still hold GPU memory."""
@@ -25,20 +23,17 @@ async def survive_deaths(
 ) -> T:
     """Return the result of `play`, which is called again when its server has died.
 
-    Raises `ServerDied`, `ServerFailed` after too many deaths in a row, and all other errors of `play`.
+    Raises `ServerDied`, `ServerFailed` after too many deaths, and all other errors of `play`.
     """
-    deaths = 0
-    while True:
-        began = time.monotonic()
-        shutdown.begin()
+    for deaths in range(MOST_DEATHS + 1):
         try:
             return await play()
         except (ServerDied, ServerFailed) as error:
             shutdown.check()
-            if isinstance(error, ServerFailed) and not deaths:
-                raise  # it never worked
-            deaths = 1 if time.monotonic() - began > LONG_UPTIME_S else deaths + 1
-            if deaths > MOST_DEATHS:
+            if deaths == MOST_DEATHS or (isinstance(error, ServerFailed) and not deaths):
                 raise
             say(f"{str(error).splitlines()[0]}; a new one is started, and the run resumes")
+        shutdown.begin()
         await asyncio.sleep(PAUSE_S)
+        shutdown.check()
+    raise AssertionError("the last death is raised")

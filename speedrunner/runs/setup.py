@@ -164,8 +164,9 @@ def check_models(setup: Setup, policy: Policy) -> None:
         return
     with closing(make_env(setup.config, model_config)) as env:
         opening = env.reset([*setup.split.test, *setup.split.train][0])
-    messages, tools = plain_messages(spec.messages(setup.env, opening)), spec.list_tools(setup.env)
-    tokens = len(open_transcript(model_config, spec.role, tokenizer, messages, tools).ids)
+    messages = plain_messages(spec.messages(setup.env, opening, setup.config.run.wording))
+    told = open_transcript(model_config, spec.role, tokenizer, messages, spec.list_tools(setup.env))
+    tokens = len(told.ids)
     if tokens >= context:
         raise InvalidConfig(f"model.context={context}: the actor's first prompt has {tokens} tokens")
 

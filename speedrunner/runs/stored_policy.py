@@ -14,8 +14,7 @@ from speedrunner.store.stored_run import RunDirectoryError
 def find_policy(name: str) -> tuple[RunData, int]:
     """Return the run in `RUN[:VERSION]` and the version, by default its newest.
 
-    Raises:
-        RunDirectoryError: the run or the version does not exist.
+    Raises `RunDirectoryError`: the run or the version does not exist.
     """
     path, colon, wanted = name.rpartition(":")
     if not colon or Path(name).exists():

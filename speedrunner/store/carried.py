@@ -49,8 +49,7 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
     Args:
         target: the folder `carried` of the run that starts from this version; missing or empty.
 
-    Raises:
-        StorageError: the run cannot be read, or the disk refuses the copies.
+    Raises `StorageError`: the run cannot be read, or the disk refuses the copies.
     """
     earlier = [(each, next_start(each)) for each in carried_runs(run)]
     parts = [(each, end) for each, end in (*earlier, (run, version)) if end]

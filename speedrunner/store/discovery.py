@@ -29,8 +29,7 @@ DAMAGED = (
 def runs_below(folder: Path) -> list[Path]:
     """Return the run directories in a folder and its subfolders, or the folder itself, sorted by name.
 
-    Raises:
-        StorageError: the folder does not exist or cannot be read.
+    Raises `StorageError`: the folder does not exist or cannot be read.
     """
     with files.explain_errors(folder, "read"):
         os.scandir(folder).close()
@@ -84,8 +83,7 @@ def damage(path: Path, error: Exception) -> str:
 def readable(paths: Iterable[Path], read: Callable[[Path], Read]) -> tuple[list[Read], list[str]]:
     """Read runs. Return the results, and one line for each damaged run.
 
-    Raises:
-        StorageError: all runs are damaged.
+    Raises `StorageError`: all runs are damaged.
     """
     found: list[Read] = []
     problems: list[str] = []

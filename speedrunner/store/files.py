@@ -54,8 +54,7 @@ def reason(error: OSError) -> str:
 def open_regular(path: Path, flags: int, mode: int = _FILE_MODE) -> int:
     """Open a file and return its descriptor. `os.O_CREAT` creates it, by default for its owner only.
 
-    Raises:
-        OSError: it cannot be opened, is a link, or is not a regular file.
+    Raises `OSError`: it cannot be opened, is a link, or is not a regular file.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -136,8 +135,7 @@ def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
         content: all of it.
         mode: the file's permissions, from which the umask is subtracted.
 
-    Raises:
-        StorageError: the write failed; the old content is unchanged.
+    Raises `StorageError`: the write failed; the old content is unchanged.
     """
     temporary = temporary_name(path)
     with explain_errors(path, "written"):

@@ -39,8 +39,7 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
     Args:
         mode: its permissions, from which the umask is subtracted.
 
-    Raises:
-        StorageError: the disk refuses, or `final` has content, which is never changed.
+    Raises `StorageError`: the disk refuses, or `final` has content, which is never changed.
     """
     hidden = temporary_name(final)
     with explain_errors(final, "written"):

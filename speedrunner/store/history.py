@@ -114,8 +114,7 @@ class History:
         They are copies in the run's directory that contain only what the learner may see. They are removed at
         the end.
 
-        Raises:
-            StorageError: the run cannot be read, or the disk refuses the copies.
+        Raises `StorageError`: the run cannot be read, or the disk refuses the copies.
         """
         folder = files.temporary_name(self._run.path / "history")
         found = {name: folder / name for name in FOLDERS}

@@ -35,8 +35,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         record: the record. A lone surrogate in its texts, which UTF-8 cannot encode, becomes `?`.
         durable: whether to wait until the line would also survive a power cut.
 
-    Raises:
-        StorageError: the write failed; the file has its old length again, if that was possible.
+    Raises `StorageError`: the write failed; the file has its old length again, if that was possible.
     """
     line = encode(record) + b"\n"
     size: int | None = None

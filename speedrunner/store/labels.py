@@ -49,8 +49,7 @@ def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> 
         rows: the ledger.
         episodes: finished episodes, since one that broke at its start has no row in the ledger.
 
-    Raises:
-        StorageError: an attempt is not a number.
+    Raises `StorageError`: an attempt is not a number.
     """
     highest: dict[str, int] = {}
     tried = {attempt_of(row.labels) for row in rows} | {(row.episode, str(row.attempt)) for row in episodes}

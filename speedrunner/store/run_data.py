@@ -266,8 +266,7 @@ class RunData:
     def trajectory(self, key: str) -> Trajectory:
         """Return one finished episode. The key may lack zeros (`train/7`) and an unambiguous suffix.
 
-        Raises:
-            RunDirectoryError: no episode matches, or several do.
+        Raises `RunDirectoryError`: no episode matches, or several do.
         """
         there = sorted({row.episode for row in self.episodes})
         full = "/".join(part.zfill(4) if part.isdecimal() else part for part in key.split("/"))

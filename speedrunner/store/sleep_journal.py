@@ -66,8 +66,7 @@ class SleepJournal:
         prepare: called before each write.
         note: called after each new step.
 
-    Raises:
-        StorageError: the disk refuses.
+    Raises `StorageError`: the disk refuses.
     """
 
     def __init__(

@@ -15,9 +15,6 @@ from speedrunner.store.records import Phase, Trajectory
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
-ACTOR_TEXTS = ("actor/system", "actor/user")
-"""Names of the actor's texts in the record of a process."""
-
 
 class Played(msgspec.Struct, frozen=True):
     """A recorded episode. `number` is that of its batch, its checkpoint, or the sleep that played it."""
@@ -53,12 +50,9 @@ class Subject:
 
     @cached_property
     def has_other_texts(self) -> bool:
-        """Return whether this checkout composes actors' prompts from other texts or limits than the run."""
+        """Return whether this checkout has other texts, tools or limits than the one that played the run."""
         here, process = checkout(self.setup), self.process
-        return process is not None and (
-            here["env"]["limits"] != process.env.get("limits")
-            or any(process.prompts.get(name) != here["prompts"][name] for name in ACTOR_TEXTS)
-        )
+        return process is not None and (here["env"], here["prompts"]) != (process.env, process.prompts)
 
     def episodes(self) -> Iterator[Played]:
         """Yield every finished attempt of all episodes: of batches, evaluations and sleeps."""

@@ -65,14 +65,18 @@ def _check_used_tokens(subject: Subject, found: Differences, is_finished: bool) 
 
 
 def _check_growth(subject: Subject, found: Differences) -> None:
-    """Check that each prompt has room for the one before it and its answer."""
+    """Check that each prompt has room for the one before it and its answer, on the completions API: others
+    leave reasoning out of later prompts."""
+    setup = subject.setup
     talks = [(each.trajectory.episode, each.trajectory.turns) for each in subject.episodes()]
     talks += [(sleep_key(each.sleep), agent.turns) for each in subject.run.sleeps for agent in each.agents]
     for key, turns in talks:
         last: dict[int, Turn] = {}
         for number, turn in enumerate(turns):
             before = last.get(turn.conversation)
-            least = before.usage.prompt + before.usage.completion if before else 0
+            config = setup.model_config if turn.role == "actor" else setup.inducer_model_config
+            grows = before is not None and config.api == "completions"
+            least = before.usage.prompt + before.usage.completion if before and grows else 0
             if turn.usage.prompt < least:
                 what = f"its prompt has {turn.usage.prompt} tokens, the one before and its answer {least}"
                 found.differs(turn_of(key, number), what)

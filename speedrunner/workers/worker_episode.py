@@ -60,8 +60,7 @@ class WorkerEpisode:
     def load(self, module: Module) -> None:
         """Continue with the skills of this module and no others, in a new process.
 
-        Raises:
-            SandboxError: no process for skills starts.
+        Raises `SandboxError`: no process for skills starts.
         """
         self.close()
         self._public = module.public
@@ -75,8 +74,7 @@ class WorkerEpisode:
     def execute(self, request: Execute) -> Executed | Fault:
         """Run one tool call. Every mistake in it is recorded in its node.
 
-        Raises:
-            SandboxError: no process for skills starts.
+        Raises `SandboxError`: no process for skills starts.
         """
         name, arguments = request.call.name, request.call.arguments
         self._observation = None

@@ -133,8 +133,7 @@ class WorkerPool:
         Args:
             behind: let all requests without this flag go first.
 
-        Raises:
-            WorkerError: it did not start.
+        Raises `WorkerError`: it did not start.
         """
         slot = await self._take(behind)
         try:

@@ -179,7 +179,7 @@ def test_a_model_config_that_does_not_fit_its_files_is_refused(
 def test_options_of_the_chat_template_are_in_the_prompts_of_their_role(
     bare: ModelConfig, tmp_path: Path
 ) -> None:
-    options = {"template_options": {"reasoning_effort": "low", "unknown": True}}
+    options = {"template_options": {"reasoning_effort": "low"}}
     model_config = check(bare, tmp_path / "model", {"thinking": "none"}, options, PLAIN)
     tokenizer = check_files(model_config, str(model_config.path), starts=False)
     said = [{"role": "user", "content": "Go."}]

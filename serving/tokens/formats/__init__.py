@@ -21,8 +21,7 @@ class ToolFormat(Protocol):
 
         It allows exactly what the model's chat template would write for such a call.
 
-        Raises:
-            InvalidTool: the format cannot express some call of `tool`.
+        Raises `InvalidTool`: the format cannot express some call of `tool`.
         """
 
     def parse(self, text: str, tools: dict[str, ToolSpec]) -> ToolCall:

@@ -88,8 +88,7 @@ class Site(NamedTuple):
 def cluster_of(given: Sequence[str]) -> Site:
     """Return the site that settings name with `cluster=NAME` (or a file's path) and `cluster.KEY=VALUE`.
 
-    Raises:
-        InvalidConfig: none or several are named, or a key or value is wrong.
+    Raises `InvalidConfig`: none or several are named, or a key or value is wrong.
     """
     named = [each.partition("=")[2] for each in given if each.startswith("cluster=")]
     changes = [each.removeprefix("cluster.").partition("=") for each in given if each.startswith("cluster.")]

@@ -64,8 +64,7 @@ def note_jobs(root: Path, submitted: Submitted) -> None:
 def job_status(folder: Path) -> list[JobStatus]:
     """Return the jobs of runs in a folder and below it, oldest first. Slurm is asked only if there are any.
 
-    Raises:
-        StorageError: a file of jobs cannot be read.
+    Raises `StorageError`: a file of jobs cannot be read.
     """
     jobs = list(_read_notes(folder))
     if not jobs:

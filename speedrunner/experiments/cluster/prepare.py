@@ -46,8 +46,7 @@ def open_task(env: ClassConfig) -> str:
     Returns:
         What was done, in one line.
 
-    Raises:
-        EnvironmentFault: it does not play here, or there is none with this name and options.
+    Raises `EnvironmentFault`: it does not play here, or there is none with this name and options.
     """
     started = time.monotonic()
     one = envs.make(env.name, **env.options)

@@ -28,8 +28,7 @@ class Program(msgspec.Struct, frozen=True):
 def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library, str]:
     """Return a library with a program, and the name of its main function, the last one, which is public.
 
-    Raises:
-        InvalidSkill: it is not a valid program, or uses a name of the library.
+    Raises `InvalidSkill`: it is not a valid program, or uses a name of the library.
     """
     text = read_text(source)
     functions = _functions(text)
@@ -62,8 +61,7 @@ async def add_programs(
     Returns:
         The library, and an edit for each new program.
 
-    Raises:
-        SandboxError: nothing can be loaded here.
+    Raises `SandboxError`: nothing can be loaded here.
     """
     edits: list[Edit] = []
     own = {word for program in programs for word in re.findall(r"\w+", program.source)}

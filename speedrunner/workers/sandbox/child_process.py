@@ -84,8 +84,7 @@ class Child:
     def wait(self, deadline: float) -> None:
         """Wait until the process is ready, at most until the deadline of the monotonic clock.
 
-        Raises:
-            SandboxNotStarted: it will never be ready.
+        Raises `SandboxNotStarted`: it will never be ready.
         """
         try:
             why = self.channel.receive(_CONFINED, deadline).problem
@@ -237,8 +236,7 @@ def require(sandbox: Sandbox) -> None:
 
     Logs a warning if the sandbox isolates nothing. A sandbox that has started is not tried again.
 
-    Raises:
-        SandboxUnavailable: this kind of sandbox cannot run on this machine; the text says what to do.
+    Raises `SandboxUnavailable`: this kind of sandbox cannot run on this machine; the text says what to do.
     """
     if sandbox.kind == "rlimits":
         logging.getLogger(__name__).warning(

@@ -92,8 +92,7 @@ class CodeSession:
     async def __aenter__(self) -> Self:
         """Start the process and prepare its variables.
 
-        Raises:
-            SandboxError: the process does not start, or the bootstrap code fails.
+        Raises `SandboxError`: the process does not start, or the bootstrap code fails.
         """
         await self._ensure_process()
         return self
@@ -114,8 +113,7 @@ class CodeSession:
             code: the code to run.
             limit_s: seconds that it may take.
 
-        Raises:
-            SandboxError: a new process does not start.
+        Raises `SandboxError`: a new process does not start.
         """
         try:
             code.encode()
@@ -221,8 +219,7 @@ async def load_failure(sandbox: Sandbox, source: str) -> str | None:
     """Load a module of definitions once, in a separate session. Returns why it cannot be loaded; `None` if it
     can.
 
-    Raises:
-        SandboxError: no process starts.
+    Raises `SandboxError`: no process starts.
     """
     async with CodeSession(sandbox) as session:
         return (await session.execute(source, LOAD_WALL_S)).error

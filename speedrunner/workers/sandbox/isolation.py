@@ -39,8 +39,7 @@ def bubblewrap_command(mounts: Mapping[str, Path]) -> list[str]:
     Args:
         mounts: folders that it may read, by the places where it sees them.
 
-    Raises:
-        SandboxUnavailable: bubblewrap is not installed, or this Python cannot be shown.
+    Raises `SandboxUnavailable`: bubblewrap is not installed, or this Python cannot be shown.
     """
     return [
         find_bubblewrap(),

@@ -145,8 +145,7 @@ class Skills:
         module: the module that they load.
         world: what the skills act upon.
 
-    Raises:
-        SandboxError: no child starts.
+    Raises `SandboxError`: no child starts.
     """
 
     def __init__(self, pool: ChildPool, module: SkillModule, world: World) -> None:

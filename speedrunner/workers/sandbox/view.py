@@ -38,8 +38,7 @@ class Shown(NamedTuple):
 def view(mounts: Mapping[str, Path]) -> list[Shown]:
     """Return everything visible: Python, and the folders of `mounts` by their paths inside.
 
-    Raises:
-        SandboxUnavailable: this Python cannot be shown.
+    Raises `SandboxUnavailable`: this Python cannot be shown.
     """
     folders = [Shown("bind", place, str(folder.resolve())) for place, folder in mounts.items()]
     return [*system(), *folders, Shown("device", "/dev/null", "/dev/null")]

@@ -29,14 +29,16 @@ def test_a_plan_is_kept_and_compared_with_the_analysis(tmp_path: Path) -> None:
     (folder / FILE).write_text(write_yaml(plan))
     assert compare_plans(runs) == [f"{where}differs from its plan in claims"]
     assert compare_plans([summary()]) == []
-    (folder / FILE).write_text("3: {claims: 1, measures: 2, exclusions: 3, seeds: 4}")
+    (folder / FILE).write_text("a: {claims: {b: []}, measures: [c], exclusions: [], seeds: [4]}")
     (line,) = compare_plans(runs)
     assert line.endswith(
-        "of 3 differs from its plan in claims, measures, exclusions, seeds [0, 1] instead of 4"
+        "of a differs from its plan in claims, measures, exclusions, seeds [0, 1] instead of [4]"
     )
 
 
-@pytest.mark.parametrize("text", ["- 1", "a: 1", "a: {claims: {}}"])
+@pytest.mark.parametrize(
+    "text", ["- 1", "a: 1", "a: {claims: {}}", "3: {claims: {}, measures: [], exclusions: [], seeds: 4}"]
+)
 def test_a_file_that_is_no_plan_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(InvalidConfig, match=r"analysis\.yaml is not the plan"):

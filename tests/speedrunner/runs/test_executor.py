@@ -313,10 +313,13 @@ async def test_the_inducer_may_be_another_model(
     found = share_sleeps(frame_episodes(run.data.episodes, priced), frame_sleeps(run.data, priced))
     costs = dict(zip(found["episode"], found["usd"], strict=True))
     usage = usage_of(run.data.sleeps[0])
-    own = book.models[run.model_config.name].cost(
-        next(row.usage for row in run.data.episodes if row.episode == "train/0000")
-    )
-    assert costs["train/0000"] == pytest.approx(own + 100e-6 * (usage.prompt + usage.completion) / 2)
+    prices = book.models[run.model_config.name]
+    own = prices.cost(next(row.usage for row in run.data.episodes if row.episode == "train/0000"))
+    warm_ups = [prices.cost(row.usage) for row in run.data.requests if row.labels["role"] == "prefix_warm_up"]
+    assert len(warm_ups) == 2  # of the policies 0 and 1
+    sharers = sum(row.policy == 0 for row in run.data.episodes)
+    sleep_usd = 100e-6 * (usage.prompt + usage.completion)
+    assert costs["train/0000"] == pytest.approx(own + warm_ups[0] / sharers + sleep_usd / 2)
 
 
 async def test_a_task_that_was_trained_on_is_not_handed_out_again(corridor: Runs) -> None:

@@ -250,8 +250,7 @@ def bound(
 ) -> dict[str, Any]:
     """Return a call's arguments by parameter name.
 
-    Raises:
-        TypeError: they do not fit the signature.
+    Raises `TypeError`: they do not fit the signature.
     """
     try:
         return signature.bind(*args, **kwargs).arguments
