@@ -33,7 +33,7 @@ def step_metrics(step: Step, run: RunData) -> tuple[int, dict[str, float]]:
     """Return the number of training rollouts after a finished step, and its metrics.
 
     Means are over scored episodes. Tokens and USD are those of all roles, without wasted requests. USD are
-    missing if a model has no price.
+    missing if a model has no price, and leave out prefix warm-ups, which later episodes share.
     """
     match step:
         case Sleep():

@@ -34,7 +34,7 @@ def test_figures_are_drawn_and_the_page_is_no_wider_than_the_window(
 ) -> None:
     page = pages.open(report, width=width, dark=dark)
     widths = page.evaluate("[...document.querySelectorAll('figure img')].map(image => image.naturalWidth)")
-    assert len(widths) == 4  # curves, points, spend on training, tokens
+    assert len(widths) == 2  # curves and points
     assert min(widths) > 0  # each is a valid SVG
     assert page.evaluate("document.documentElement.scrollWidth") == width
     text, back = map(lightness, page.evaluate(COLORS))

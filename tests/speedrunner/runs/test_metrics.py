@@ -9,6 +9,8 @@ import pytest
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
 from speedrunner.runs import metrics
 from speedrunner.store.run_data import RunData, load
@@ -65,15 +67,19 @@ def test_tensorboard_reads_the_values_of_the_tables(run: RunData) -> None:
     for name in (*columns, "episodes", "unscored"):
         known = result.checkpoints[name].astype(float).to_dict()
         assert found[f"test/{name}"] == pytest.approx(known, rel=1e-6), name
-    usd = result.checkpoints["actor_usd"].to_dict()
-    assert found["test/usd"] == pytest.approx(usd, rel=1e-6)
-    assert usd[4] > 0
+    episodes = result.episodes[result.episodes["llm_calls"] > 0].copy()
+    priced = run_costs(run, price_book(run)).episodes
+    episodes["usd"] = [priced[key].useful_usd for key in episodes["episode"]]  # without prefix warm-ups
+    usd = episodes.groupby(["phase", "checkpoint"])["usd"].mean()
+    assert found["test/usd"] == pytest.approx(usd["test"].to_dict(), rel=1e-6)
+    assert usd["test", 4] > 0
+    assert found["train/usd"][2] == pytest.approx(usd["train", 0], rel=1e-6)
     for name in ("accepted", "refused", "llm_calls", "output", "usd", "prefix_after", "prefix_invalidated"):
         values = list(found[f"sleep/{name}"].values())
         assert values == pytest.approx(result.sleeps[name].tolist(), rel=1e-6), name
     assert found["sleep/skills"] == {2: 1.0, 4: 1.0}
     first = result.episodes[(result.episodes["phase"] == "train") & (result.episodes["checkpoint"] == 0)]
-    for name in ("score", "output", "usd", "skill_calls"):
+    for name in ("score", "output", "skill_calls"):
         assert found[f"train/{name}"][2] == pytest.approx(first[name].mean(), rel=1e-6), name
 
 
