@@ -136,6 +136,8 @@ def _triton_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
 
 def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
     """Check the driver, the free memory and the size of the GPUs of one server that does not run yet."""
+    if risk := model_config.cache_risk:
+        yield Problem(risk, "compare its answers with `speedrunner bench replay`")
     driver = gpus[0].driver
     branch = driver.partition(".")[0]
     if branch.isdigit() and int(branch) < LEAST_DRIVER:

@@ -176,6 +176,16 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         unit = self.server.flags.get("prefix-match-unit", self.server.flags.get("block-size"))
         return unit if isinstance(unit, int) else None
 
+    @property
+    def cache_risk(self) -> str | None:
+        """Why the prefix cache may give wrong answers; `None` if no reason is known. Source: vllm#53912."""
+        if self.cache == "hybrid" and "speculative-config" in self.server.flags:
+            return (
+                f"{self.name}: multi-token prediction with a prefix cache gave wrong answers, or no hits, on"
+                " hybrid models (vllm#53912)"
+            )
+        return None
+
     def arguments(self) -> list[str]:
         """Return the model config's part of the server's command: replicas, weights, and `server.flags`."""
         replicas = ["--data-parallel-size", str(self.replicas)] if self.replicas > 1 else []

@@ -69,6 +69,8 @@ def _outline_run(setup: Setup, after: str | None) -> Outline:
         left = unfinished_steps(setup.plan(), stored, retry_faults=config.run.retry_faults)
     elif after is None:
         setup.initial_policy()  # raises if it does not exist
+    models = (setup.model_config, setup.inducer_model_config)
+    notes += [f"{risk}: run `speedrunner bench replay`." for model in models if (risk := model.cache_risk)]
     checkpoints = sum(isinstance(step, Evaluate) for step in plan)
     if not setup.method.trains and checkpoints > 1:
         notes.append(

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from serving.deployment import deploy
 from serving.errors import ServerFailed
@@ -60,11 +60,30 @@ async def test_a_server_is_started_after_a_warning(
     program.write_text(HEALTHY)
     monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(program)))
     said: list[str] = []
-    model_config = msgspec.structs.replace(tiny_model_config, gpus=1)
+    model_config = replace(tiny_model_config, gpus=1)
     async with deploy(model_config, ServiceOptions(), log=tmp_path / "log", say=said.append):
         pass
     words = [line.partition(" ")[0] for line in said]
     assert [each for each in words if each != "creating"] == ["warning:", "starting", "vLLM"]
+
+
+def test_multi_token_prediction_of_a_hybrid_model_gives_a_warning(smi: Smi) -> None:
+    smi(H100)
+    said: list[str] = []
+    require_gpus([with_prediction(load_model_config("qwen3.5-27b"))], said.append)
+    (line,) = said
+    assert line.startswith("warning: qwen3.5-27b: multi-token prediction with a prefix cache")
+    assert line.endswith("; compare its answers with `speedrunner bench replay`")
+    assert with_prediction(load_model_config("qwen3-8b")).cache_risk is None
+
+
+def with_prediction(model_config: ModelConfig) -> ModelConfig:
+    """Return the model config with multi-token prediction."""
+    flags = {
+        **model_config.server.flags,
+        "speculative-config": {"method": "mtp", "num_speculative_tokens": 1},
+    }
+    return replace(model_config, server=replace(model_config.server, flags=flags))
 
 
 def test_the_cpu_build_is_refused(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +111,7 @@ def test_servers_of_one_run_get_different_gpus(smi: Smi) -> None:
 def test_a_server_gets_the_gpus_of_all_its_replicas(smi: Smi) -> None:
     smi(*(H100.replace("0, GPU-aaaa", f"{number}, GPU-{number}") for number in range(5)))
     one = load_model_config("qwen3.5-9b")
-    replicas = msgspec.structs.replace(one, replicas=3)
+    replicas = replace(one, replicas=3)
     shares = require_gpus([replicas, one], print)
     assert [[gpu.id for gpu in share] for share in shares] == [["0", "1", "2"], ["3"]]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep_members import Member, members
@@ -73,6 +74,19 @@ def test_the_table_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.Mo
     table = lines[: next(number for number, line in enumerate(lines) if line.startswith("+"))]
     assert table[0].split()[-2:] == ["at", "most"]
     assert all(len(line) <= 60 for line in table)
+
+
+@pytest.mark.process
+def test_a_risk_of_the_prefix_cache_is_a_note(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    flags = "  flags:\n    speculative-config: {method: mtp, num_speculative_tokens: 1}"
+    whole = (MODELS / "tiny-hybrid.yaml").read_text()
+    assert "  flags:" in whole
+    file.write_text(whole.replace("  flags:", flags))
+    small = ("env=babyai", "method=react", "run.test_episodes=2")
+    notes = one(*small, f"model={file}", f"run.dir={tmp_path / 'run'}").notes
+    assert any("(vllm#53912): run `speedrunner bench replay`." in each for each in notes)
+    assert not any("vllm#53912" in each for each in one(*small, f"run.dir={tmp_path / 'run'}").notes)
 
 
 def one(*settings: str) -> Outline:
