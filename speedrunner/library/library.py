@@ -164,6 +164,10 @@ class Library:
         head = self.named[name].head
         return (ast.get_docstring(head) or "").strip() if isinstance(head, ast.FunctionDef) else ""
 
+    def entry(self, name: str) -> str:
+        """Return a skill's name, parameters and docstring, for a list."""
+        return f"{name}{self.signature(name)}: {self.doc(name)}"
+
     def show(self, name: str) -> str:
         """Return the source of a definition under a comment on its role. Raises `InvalidSkill`."""
         if name in self.shared:

@@ -28,6 +28,7 @@ from speedrunner.methods.method_base import (
 from speedrunner.methods.prompt_parts import (
     describe_episodes,
     primitives,
+    prose_system,
     quote_description,
     skill_example,
     skill_rules,
@@ -76,6 +77,7 @@ __all__ = [
     "newest_batch",
     "plain_messages",
     "primitives",
+    "prose_system",
     "quote_description",
     "render",
     "skill_example",

@@ -11,7 +11,6 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from speedrunner.methods import (
-    SUBMIT_ANSWER,
     ActorSpec,
     History,
     Library,
@@ -24,13 +23,12 @@ from speedrunner.methods import (
     TextEnv,
     Tool,
     ToolError,
-    describe_episodes,
     newest_batch,
-    quote_description,
+    prose_system,
     render,
     trajectory_text,
 )
-from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.policies import decode_state
 
 PLAYBOOK_SHARE = 0.125
 """Maximum share of the context for the playbook."""
@@ -98,10 +96,7 @@ class Playbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def decode_playbook(policy: Policy) -> Playbook:
     """Return a policy's playbook. Raises `InvalidPolicy` if it is damaged."""
-    try:
-        return msgspec.convert(policy.method, Playbook)
-    except msgspec.ValidationError as error:
-        raise InvalidPolicy(f"policy v{policy.version:04d} contains no playbook of ACE: {error}") from error
+    return decode_state(policy.method, Playbook, f"policy v{policy.version:04d} contains no playbook of ACE")
 
 
 @dataclass(kw_only=True)
@@ -188,13 +183,6 @@ class ACE(Method):
         return changed
 
     async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: Any) -> None:
-        system = render(
-            __package__,
-            f"ace/{role}_system",
-            env=tools.env,
-            submit=SUBMIT_ANSWER,
-            description=quote_description(tools.env),
-            episodes=describe_episodes(tools.env, tools.limits),
-        )
+        system = prose_system(f"ace/{role}_system", tools.env, tools.limits)
         user = render(__package__, f"ace/{role}_user", **inputs)
         await tools.ask(role, [Message("system", system), Message("user", user)], tool)

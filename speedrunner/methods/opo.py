@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import msgspec
 
 from speedrunner.methods import (
-    SUBMIT_ANSWER,
     TRIES,
     ActorSpec,
     History,
@@ -22,9 +21,8 @@ from speedrunner.methods import (
     TextEnv,
     ToolError,
     Trajectory,
-    describe_episodes,
     newest_batch,
-    quote_description,
+    prose_system,
     render,
     trajectory_text,
 )
@@ -73,15 +71,7 @@ class OPO(Method):
 
     def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
         role = tools.model.model_config.role("optimizer")
-        system = render(
-            __package__,
-            "opo/system",
-            env=tools.env,
-            submit=SUBMIT_ANSWER,
-            description=quote_description(tools.env),
-            episodes=describe_episodes(tools.env, tools.limits),
-            string_tokens=role.string_tokens,
-        )
+        system = prose_system("opo/system", tools.env, tools.limits, string_tokens=role.string_tokens)
         texts = [trajectory_text(each) for each in batch]
         user = render(__package__, "opo/user", notes=policy.notes, texts=texts)
         return [Message("system", system), Message("user", user)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from envs import TextEnv
-from speedrunner.agents.actor import EpisodeLimits
+from speedrunner.agents.actor import SUBMIT_ANSWER, EpisodeLimits
 from speedrunner.agents.rendering import render
 from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.library.signature import SUPPORTED
@@ -27,6 +29,23 @@ def world(env: TextEnv) -> str:
 def describe_episodes(env: TextEnv, limits: EpisodeLimits) -> str:
     """Return the limits of an episode, and the reasons for which it can end."""
     return render(__package__, "episodes", env=env, limits=limits, seconds=f"{limits.wall_s:g}")
+
+
+def prose_system(template: str, env: TextEnv, limits: EpisodeLimits, **inputs: Any) -> str:
+    """Return the system message of a role that writes prose for the actor.
+
+    Args:
+        inputs: what the template needs besides the environment and the limits of its episodes.
+    """
+    return render(
+        __package__,
+        template,
+        env=env,
+        submit=SUBMIT_ANSWER,
+        description=quote_description(env),
+        episodes=describe_episodes(env, limits),
+        **inputs,
+    )
 
 
 def skill_rules(

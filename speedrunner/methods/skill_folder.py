@@ -44,9 +44,7 @@ class SkillFolder(SpeedRunner):
         library = super().agent(policy, task, env, training=training).library
         if not library.public:
             return ActorSpec(library)
-        skills = [
-            f"{each.name}{library.signature(each.name)}: {library.doc(each.name)}" for each in library.public
-        ]
+        skills = [library.entry(each.name) for each in library.public]
         return ActorSpec(
             library,
             tools=(*Library(env.primitives).tools(), *Toolbox([make_reader(library)]).specs),

@@ -43,11 +43,9 @@ class Run(RunData):
         if table == "requests":
             return frame_requests(self, book)
         costs = run_costs(self, book)
-        return (
-            frame_sleeps(self, costs)
-            if table == "sleeps"
-            else _flatten_tasks(frame_episodes(self.episodes, costs))
-        )
+        if table == "sleeps":
+            return frame_sleeps(self, costs)
+        return _flatten_tasks(frame_episodes(self.episodes, costs))
 
 
 def _flatten_tasks(episodes: pandas.DataFrame) -> pandas.DataFrame:

@@ -25,7 +25,8 @@ async def survive_deaths(
 
     Raises `ServerDied`, `ServerFailed` after too many deaths, and all other errors of `play`.
     """
-    for deaths in range(MOST_DEATHS + 1):
+    deaths = 0
+    while True:
         try:
             return await play()
         except (ServerDied, ServerFailed) as error:
@@ -33,7 +34,7 @@ async def survive_deaths(
             if deaths == MOST_DEATHS or (isinstance(error, ServerFailed) and not deaths):
                 raise
             say(f"{str(error).splitlines()[0]}; a new one is started, and the run resumes")
+        deaths += 1
         shutdown.begin()
         await asyncio.sleep(PAUSE_S)
         shutdown.check()
-    raise AssertionError("the last death is raised")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,9 +24,19 @@ from speedrunner.store.records import FORMAT, Policy, Skill
 
 INDEX = "library.json"
 
+T = TypeVar("T")
+
 
 class InvalidPolicy(files.StorageError):
     """A policy cannot be stored and read back unchanged, or a stored policy is damaged."""
+
+
+def decode_state(value: object, kind: type[T], problem: str) -> T:
+    """Decode what a method has stored. Raises `InvalidPolicy`, with the problem, if it is damaged."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidPolicy(f"{problem}: {error}") from error
 
 
 class PolicyStore:

@@ -31,7 +31,7 @@ from speedrunner.methods import (
     skill_rules,
 )
 from speedrunner.methods.voyager.programs import Program, add_program, score_bm25
-from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.policies import decode_state
 
 PROGRAMMER = "programmer"
 """Role of the actor that writes programs, with the budgets of code-writing roles."""
@@ -70,10 +70,7 @@ class MethodState(Objectives, forbid_unknown_fields=True):
 
 def decode_objectives(value: object, kind: type[Stored], where: str) -> Stored:
     """Decode Voyager's stored objectives. Raises `InvalidPolicy` if they are damaged."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise InvalidPolicy(f"{where} contains no objectives and programs of Voyager: {error}") from error
+    return decode_state(value, kind, f"{where} contains no objectives and programs of Voyager")
 
 
 Retrieve = AtLeastOne | Literal["all"]
@@ -86,7 +83,6 @@ def programming(library: Library, env: TextEnv, retrieve: Retrieve, objective: s
     Its prompt has the code of those that fit the objective best (none without one), or lists all.
     """
     public = [each.name for each in library.skills if each.public]
-    listed = [f"{name}{library.signature(name)}: {library.doc(name)}" for name in public]
     nearest: list[str] = []
     if retrieve != "all" and objective:
         scores = score_bm25(objective, [f"{name}\n{library.doc(name)}" for name in public])
@@ -99,7 +95,7 @@ def programming(library: Library, env: TextEnv, retrieve: Retrieve, objective: s
         rules=skill_rules(env, program=True),
         example=skill_example(program=True),
         count=len(public),
-        listed=listed if retrieve == "all" else [],
+        listed=[library.entry(name) for name in public] if retrieve == "all" else [],
         sources=[library.excerpt(name, without=public) for name in nearest],
     )
     return ActorSpec(library, tools=(RUN_PROGRAM,), role=PROGRAMMER, instructions=instructions)
