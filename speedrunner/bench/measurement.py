@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 import msgspec
@@ -119,18 +118,14 @@ def as_json(measurement: Measurement) -> str:
     return json.dumps(msgspec.to_builtins(parts))
 
 
-def as_text(measurement: Measurement, width: float = inf) -> str:
-    """Return title, tables, figures with their targets, and notes, for users.
-
-    Args:
-        width: columns of the terminal.
-    """
+def as_text(measurement: Measurement) -> str:
+    """Return title, tables, figures with their targets, and notes, for users."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
-        lines = align_columns(table_cells(table), width)
+        lines = align_columns(table_cells(table))
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
-        blocks.append(align_columns(figure_cells(measurement.figures), width))
+        blocks.append(align_columns(figure_cells(measurement.figures)))
     blocks.append(measurement.notes)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 

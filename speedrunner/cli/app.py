@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 
 from speedrunner.cli.commands import COMMANDS
-from speedrunner.cli.lazy_group import PRIVATE, LazyGroup
+from speedrunner.cli.lazy_group import LazyGroup
 from speedrunner.cli.output import say, say_error
 
 OPEN_FILES = 65_536
@@ -24,8 +24,6 @@ shells allow 1,024. The number is bounded because some programs close every poss
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, by default the process's own. Errors for people are one line and exit status 1."""
-    umask = os.umask(PRIVATE)
-    os.umask(umask)
     raise_open_files()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -45,8 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         say_error(line)
         sys.exit(1)
-    finally:
-        os.umask(umask)  # the command may have changed it
 
 
 def raise_open_files() -> None:

@@ -11,7 +11,7 @@ import typer
 
 from speedrunner.bench import measurement
 from speedrunner.bench.measurement import Measurement
-from speedrunner.cli.output import say, say_error, terminal_width, waiting_line
+from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.console import Status
 from speedrunner.config.slurm import time_left_s
 from speedrunner.runs.shutdown import Interrupted, Shutdown
@@ -120,7 +120,7 @@ def show_measured(
     """Measure, with progress on standard error, and print the result. Exit status 1: a target is missed."""
     with waiting_line() as status:
         found = carry_out(lambda shutdown: measure(status))
-    say(measurement.as_json(found) if as_json else measurement.as_text(found, terminal_width()))
+    say(measurement.as_json(found) if as_json else measurement.as_text(found))
     if found.met is False:
         raise typer.Exit(1)
     return found

@@ -13,15 +13,12 @@ class Command:
         help: the first line of the function's docstring, at most 80 characters.
         target: `module:function` below `speedrunner.cli`; by default `NAME_command:NAME`.
         commands: the commands of a group.
-        shares: whether its files are made for other people and follow the user's umask. The files of all
-            other commands are private.
     """
 
     name: str
     help: str
     target: str = ""
     commands: tuple[Command, ...] = ()
-    shares: bool = False
 
 
 PROBE = (
@@ -49,22 +46,22 @@ COMMANDS = {
     "Look": (
         Command("status", "Show the status of runs and their Slurm jobs."),
         Command("show", "List a run's episodes, or print a recorded episode or sleep."),
-        Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
+        Command("view", "Browse runs, episodes, skills and sleeps in a web browser."),
         Command("compare", "Print learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
         Command("library", "Print the source of a library and who may call each skill."),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (
-        Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures.", shares=True),
-        Command("export", "Write runs or a library in the formats of other tools.", shares=True),
+        Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures."),
+        Command("export", "Write runs or a library in the formats of other tools."),
     ),
     "Cluster": (
         Command("prepare", "Download and build what runs need on nodes without a network."),
         Command("doctor", "Check this machine before a run and say how to fix problems."),
         Command("serve", "Serve a model until Ctrl-C, for runs in other terminals."),
     ),
-    "Extend": (Command("init", "Write an example environment or method, or a model's config.", shares=True),),
+    "Extend": (Command("init", "Write an example environment or method, or a model's config."),),
     "Measure": (Command("bench", "Benchmark this machine and its engine against targets.", commands=BENCH),),
 }
 """The commands by heading, in the order of `speedrunner --help`."""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, Notes, PriceList
-from speedrunner.cli.output import say, say_json, terminal_width
+from speedrunner.cli.output import say, say_json
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import pairing
@@ -29,9 +29,6 @@ from speedrunner.store.run_data import load
 
 HEAD = ("", "", "mean", "interval", "against A", "its interval", "pairs")
 MORE = "What the columns mean, prices and changes of code: --notes"
-
-DROPPED = ("interval", "pairs")
-"""Columns of the table, and those that a narrow terminal leaves out first."""
 
 
 def compare(
@@ -69,7 +66,7 @@ def compare(
     if not any(points.values()):
         say("no test episode is finished yet")
         return
-    say(*checkpoint_lines(points, terminal_width()))
+    say(*checkpoint_lines(points))
     explained = [checkpoint_notes([row for rows in points.values() for row in rows], books)]
     explained += [
         f"{run.path}: {line}" for run, own in zip(loaded, costs, strict=True) for line in limit_lines(own)
@@ -88,10 +85,10 @@ def compare(
     priced = zip(names.items(), books, strict=True)
     say("", *(f"{letter}: {path}, prices: {price_text(book)}" for (path, letter), book in priced))
     explained += found.details
-    say("", *_table(found, names, terminal_width()), "", *found.notes, *(explained if notes else [MORE]))
+    say("", *_table(found, names), "", *found.notes, *(explained if notes else [MORE]))
 
 
-def _table(found: Comparison, names: dict[str, str], width: float) -> Iterator[str]:
+def _table(found: Comparison, names: dict[str, str]) -> Iterator[str]:
     """Yield the comparison as a table, with a heading for each checkpoint."""
     rows, above = [HEAD], list[list[str]]()
     point, metric = None, ""
@@ -104,11 +101,10 @@ def _table(found: Comparison, names: dict[str, str], width: float) -> Iterator[s
         means = _cells(row.mean, digits)
         rows.append((title, names[row.run], *means, *_cells(row.difference, digits, "+"), pairs))
         point, metric = row.rollouts, row.metric
-    head, *lines = align_columns(rows, width, DROPPED, left=2)
+    head, *lines = align_columns(rows, left=2)
     yield head
-    for number, line in enumerate(lines):  # a line about left out columns may follow the rows
-        yield from above[number] if number < len(above) else ()
-        yield line
+    for heading, line in zip(above, lines, strict=True):
+        yield from (*heading, line)
 
 
 def _cells(estimate: Estimate | None, digits: int, sign: str = "") -> tuple[str, str]:

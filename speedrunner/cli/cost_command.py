@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from speedrunner.cli.command import AsJson, PriceList
-from speedrunner.cli.output import say, say_json, terminal_width
+from speedrunner.cli.output import say, say_json
 from speedrunner.results import cost_text
 from speedrunner.results.cache_rules import RuleName
 from speedrunner.results.engine_time import engine_seconds
@@ -47,11 +47,10 @@ def cost(
     if as_json:
         say_json({"runs": [_to_mapping(*each) for each in found], "engine_s": engine_s})
         return
-    width = terminal_width()
     for run, one, points in found:
-        say(f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one, width))
+        say(f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one))
         if points:
-            say("", *cost_text.checkpoint_lines({"": points}, width), "")
+            say("", *cost_text.checkpoint_lines({"": points}), "")
             say(cost_text.checkpoint_notes(points, [one.book]))
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:

@@ -9,15 +9,14 @@ import typer
 
 from speedrunner.cli.command import Trust
 from speedrunner.cli.library_command import load_library
-from speedrunner.cli.output import say, say_left_out
+from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.export.atif import write_trajectories
-from speedrunner.export.conversations import check
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
 from speedrunner.export.skill_package import check_name, write_package
 from speedrunner.runs.stored_policy import find_policy
-from speedrunner.store.discovery import readable, runs_below
+from speedrunner.store.discovery import runs_below
 from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
 from speedrunner.store.policies import InvalidPolicy
 
@@ -46,7 +45,7 @@ def export(
 ) -> None:
     """Write runs or a library in the formats of other tools.
 
-    Runs may be unfinished. Damaged runs are named and left out. The folder appears once it is complete.
+    Runs may be unfinished. The folder appears once it is complete.
     For skills, its name becomes the name of the skill.
 
     Examples:
@@ -61,8 +60,6 @@ def export(
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
-    paths, problems = readable(paths, check)
-    say_left_out(problems)
     with whole_folder(out, OUTPUT_MODE) as folder:
         if to == "dataset":
             counts = write_dataset(paths, folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -12,9 +11,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from speedrunner.cli.commands import Command
-
-PRIVATE = 0o077
-"""Umask of commands that share nothing: their files, caches included, are accessible to their user only."""
 
 
 class LazyGroup(TyperGroup):
@@ -27,13 +23,8 @@ class LazyGroup(TyperGroup):
         self._table = {each.name: each for _, each in entries}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the loaded command that the arguments call. Its files are private if they are not shared.
-
-        A group leaves this to its command.
-        """
+        """Return the loaded command that the arguments call."""
         name, found, rest = super().resolve_command(ctx, args)
-        if name not in self._table or not (self._table[name].shares or self._table[name].commands):
-            os.umask(PRIVATE)
         return name, load(self._table[name]) if name in self._table else found, rest
 
 

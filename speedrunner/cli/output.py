@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from math import inf
 from typing import Any
 
 import typer
@@ -39,16 +36,6 @@ class SafeConsole(Console):
         self.print(line, soft_wrap=True)
 
 
-def terminal_width() -> float:
-    """Return the columns of the terminal that standard output is; infinite for a file or a pipe.
-
-    `COLUMNS` in the environment has precedence.
-    """
-    if (given := os.environ.get("COLUMNS", "")).isdecimal():
-        return int(given) or inf
-    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else inf
-
-
 def say(*lines: str, err: bool = False, end: str = "\n") -> None:
     """Print lines on standard output, or on standard error."""
     for line in lines:
@@ -63,11 +50,6 @@ def say_error(line: str) -> None:
 def say_json(value: Any) -> None:
     """Print one JSON object."""
     typer.echo(json_text(value))
-
-
-def say_left_out(problems: Iterable[str]) -> None:
-    """Print on standard error which damaged runs a command leaves out."""
-    say(*(f"left out: {problem}" for problem in problems), err=True)
 
 
 def say_finding(finding: Finding) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import Notes, PriceList
-from speedrunner.cli.output import say, terminal_width, waiting_line
+from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.console import align_columns
 from speedrunner.pages.collected import collect, describe, list_conditions
 from speedrunner.pages.figures import figures
@@ -17,9 +17,6 @@ from speedrunner.pages.page import page
 from speedrunner.pages.plots import draw_files
 from speedrunner.results.writing import write
 from speedrunner.store.files import StorageError, write_folder
-
-DROPPED = ("environment", "model", "seeds", "USD per episode")
-"""Columns of the table that a narrow terminal leaves out first."""
 
 
 def report(
@@ -60,7 +57,7 @@ def report(
         write_folder(out, {**written, "report.html": text.encode()})
     columns, rows = list_conditions(found.conditions)
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
-    say(*align_columns([columns, *shown], terminal_width(), DROPPED, left=3), "")
+    say(*align_columns([columns, *shown], left=3), "")
     first, *others = describe(found)
     others = others if notes else [f"{len(others)} notes on unfinished runs and the paper's numbers: --notes"]
     say(first, *found.notes, *found.caveats, *others)

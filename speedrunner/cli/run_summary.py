@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from serving.reconciliation import Reconciliation
-from speedrunner.cli.output import SafeConsole, say, terminal_width
+from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import Config
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
@@ -38,7 +38,7 @@ def describe_plan(outlines: Sequence[Outline]) -> Iterator[str]:
         name = "all" if each.condition is None else str(each.condition)
         counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
         rows.append([name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"])
-    yield from align_columns(rows, terminal_width(), ("sleeps",))
+    yield from align_columns(rows)
     *_, together = outlines
     if together.finished:
         yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
@@ -78,7 +78,7 @@ def print_runs(
     console.print(f"\n{what} with {model_configs}", style="bold")
     names = [Path(path).name for path in rows]
     unique = names if len(set(names)) == len(names) else list(rows)
-    say("", *checkpoint_lines(dict(zip(unique, rows.values(), strict=True)), terminal_width()), "")
+    say("", *checkpoint_lines(dict(zip(unique, rows.values(), strict=True))), "")
     for path, own_lines in lines.items():
         for line in own_lines:
             console.say(f"{path}: {line}" if len(setups) > 1 else line)

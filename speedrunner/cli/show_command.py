@@ -10,15 +10,14 @@ import typer
 from speedrunner.agents.failure import describe_failure
 from speedrunner.agents.texts import full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
-from speedrunner.cli.output import say, terminal_width
+from speedrunner.cli.output import say
 from speedrunner.config.console import align_columns
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData, load
 
 HEAD = ("episode", "ended by", "score", "LLM calls", "actions", "output tokens")
-DROPPED = ("actions", "LLM calls", "output tokens")
-"""Columns of the list of episodes, and those that a narrow terminal leaves out first."""
+"""Columns of the list of episodes."""
 
 
 def show(
@@ -45,7 +44,7 @@ def show(
     """
     data = load(run)
     if episode is None:
-        say(*_list_episodes(data, terminal_width()))
+        say(*_list_episodes(data))
     else:
         kind, _, number = episode.partition("/")
         is_sleep = kind == "sleep" and number.isdecimal()
@@ -56,7 +55,7 @@ def show(
     say(*caveats(data.processes))
 
 
-def _list_episodes(run: RunData, width: float) -> Iterator[str]:
+def _list_episodes(run: RunData) -> Iterator[str]:
     """Yield a line for each finished episode, the failed ones first, in the order in which they ended."""
     rows = sorted(run.episodes, key=lambda row: row.success is True)
     failed = [row for row in rows if row.success is not True]
@@ -67,7 +66,7 @@ def _list_episodes(run: RunData, width: float) -> Iterator[str]:
     if not rows:
         return
     reasons = [_reason(run, row) for row in failed] + [""] * (len(rows) - len(failed))
-    yield from align_columns([HEAD, *map(_cells, rows)], width, DROPPED, left=2, notes=reasons)
+    yield from align_columns([HEAD, *map(_cells, rows)], left=2, notes=reasons)
     yield f"One episode, turn by turn: speedrunner show {run.path} {rows[0].episode}"
 
 

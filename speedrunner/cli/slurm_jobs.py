@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from speedrunner.cli.output import say, say_json, terminal_width
+from speedrunner.cli.output import say, say_json
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.cluster import submit as submission
@@ -14,9 +14,6 @@ from speedrunner.experiments.cluster.cluster_config import Cluster, cluster_of
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
 from speedrunner.experiments.sweep_members import Member, is_unfinished, members
-
-DROPPED = ("hours", "runs")
-"""Columns that a narrow terminal loses first."""
 
 
 def submit_jobs(
@@ -72,7 +69,7 @@ def _describe_jobs(
             rows.append([f"{array.name} {number}", *map(str, counts), *times])
     runs = sum(int(row[1]) for row in rows[1:])
     rows.append(["all", str(runs), "", "", "", "", short_number(total)])
-    yield from align_columns(rows, terminal_width(), DROPPED)
+    yield from align_columns(rows)
     yield (
         "GPU-hours: of one start of each job, until its time limit; a job that has unfinished runs then"
         " starts again."

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, Trust
-from speedrunner.cli.output import say, say_json, terminal_width
+from speedrunner.cli.output import say, say_json
 from speedrunner.config.console import align_columns, describe_seconds
 from speedrunner.experiments.cluster.jobs import JobStatus, job_status
 from speedrunner.experiments.status import RunStatus, run_status
@@ -63,7 +63,7 @@ def _table(runs: list[RunStatus]) -> list[str]:
         score = "" if run.score is None else f"{run.score:.3f} at {run.checkpoint}"
         rows.append((name, run.state, episodes, score))
     notes = ["; ".join(filter(None, (run.doing, _note(run)))) for run in runs]
-    return align_columns(rows, terminal_width(), left=len(rows[0]), notes=notes)
+    return align_columns(rows, left=len(rows[0]), notes=notes)
 
 
 def _describe_job(job: JobStatus, left: list[str]) -> str:

@@ -14,7 +14,7 @@ from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
 from speedrunner.bench.token_costs import measure_units, summarize
 from speedrunner.cli.bench_command import fitted_setup, numbers
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out
-from speedrunner.cli.output import say, terminal_width, waiting_line
+from speedrunner.cli.output import say, waiting_line
 from speedrunner.store.files import write_atomic
 from speedrunner.store.run_lock import RunLock
 
@@ -60,4 +60,4 @@ def tokens(
             file, f"# USD, seconds and joules of a million\n{write_yaml(to_builtins(prices))}".encode()
         )
     found.notes += [*notes, f"The price list is {file}: speedrunner cost RUN --prices {file}"]
-    say(measurement.as_json(found) if as_json else measurement.as_text(found, terminal_width()))
+    say(measurement.as_json(found) if as_json else measurement.as_text(found))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from itertools import chain
-from math import inf
 from typing import Any
 
 import msgspec
 
 Status = Callable[[str], None]
 """Shows one line: the current step, and the results so far."""
+
+WIDTH = 80
+"""Columns of a usual terminal."""
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -38,64 +39,26 @@ def _escape_code(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def align_columns(
-    rows: Sequence[Sequence[str]],
-    width: float = inf,
-    drop: Sequence[str] = (),
-    *,
-    left: int = 1,
-    notes: Sequence[str] = (),
-) -> list[str]:
-    """Return the lines of a table that fits into `width` characters. No cell is ever cut.
-
-    If the table is too wide, the gaps become narrower first. Then long names in the first column get a line
-    of their own, above their numbers. Then columns are left out, and a last line names them.
+def align_columns(rows: Sequence[Sequence[str]], *, left: int = 1, notes: Sequence[str] = ()) -> list[str]:
+    """Return the lines of a table. No cell is ever cut. Its gaps are narrow if it is wider than `WIDTH`.
 
     Args:
         rows: cells; the first row has the headings, which may have several lines.
-        drop: headings (in one line) of the columns that are left out first. After them the last column is the
-            next.
         left: number of columns, from the first, that are aligned left; the others are aligned right.
-        notes: free text for each row except the first. It follows in the same line if it fits there in every
-            row, and otherwise in an indented line below.
+        notes: free text at the end of each row except the first.
     """
-    titles = [each.replace("-\n", "").replace("\n", " ") for each in rows[0]]
     heads = [each.split("\n") for each in rows[0]]
     height = max(map(len, heads))
     above = [[""] * (height - len(each)) + each for each in heads]
     rows = [*(tuple(each[line] for each in above) for line in range(height)), *rows[1:]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    places, missing = list(range(len(widths))), list[int]()
-    gap = next((gap for gap in (2, 1) if sum(widths) + gap * (len(widths) - 1) <= width), 0)
-    is_stacked = not gap and 3 * widths[0] > width
-    if not gap:
-        gap, places = 1, places[is_stacked:]
-        last = [place for name in drop for place in places if titles[place] == name]
-        last += [place for place in reversed(places[not is_stacked :]) if place not in last]
-        while 2 * is_stacked + sum(widths[place] + 1 for place in places) - 1 > width and len(places) > 1:
-            missing.append(last[len(missing)])
-            places.remove(missing[-1])
     pads = [str.ljust if place < left else str.rjust for place in range(len(widths))]
-    blocks = []
-    for number, row in enumerate(rows):
-        cells = (" " * gap).join(pads[place](row[place], widths[place]) for place in places)
-        name = row[0] if number >= height else titles[0] * (number == 0)
-        block = [name, f"  {cells}"] if is_stacked else [cells]
-        blocks.append([line.rstrip() for line in block if line.strip()] or [""])
-    lines = _add_notes(blocks, [""] * height + [*notes], width) if notes else [*chain(*blocks)]
-    names = ", ".join(titles[place] for place in sorted(missing))
-    return [*lines, f"({width} columns have no room for: {names})"] if missing else lines
-
-
-def _add_notes(blocks: Sequence[Sequence[str]], notes: Sequence[str], width: float) -> list[str]:
-    """Return the lines of a table's rows with a note at the end of each row, or below it."""
-    edge = max(len(block[-1]) for block in blocks) + 2
-    fits = edge + max(map(len, notes)) <= width
-    lines: list[str] = []
-    for block, note in zip(blocks, notes, strict=True):
-        lines += [*block[:-1], f"{block[-1]:{edge}}{note}".rstrip()] if fits else block
-        lines += [f"    {note}"] if note and not fits else []
-    return lines
+    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
+    lines = [
+        gap.join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)) for row in rows
+    ]
+    ends = [""] * height + [*notes] if notes else [""] * len(rows)
+    return [f"{line}  {end}".rstrip() for line, end in zip(lines, ends, strict=True)]
 
 
 def shorten(text: str, limit: int) -> str:

@@ -7,27 +7,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
 from serving.usage import Usage
 from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
-
-
-def check(path: Path) -> Path:
-    """Read everything that will be exported of a run, a file at a time, so that no export stops halfway.
-
-    Returns the path. Raises the errors listed in `speedrunner.store.discovery`.
-    """
-    run = load(path)
-    _ = run.settings, run.episodes, run.sleeps, run.ledger
-    for phase in get_args(Phase):
-        for _ in run.played(phase):
-            pass
-    return path
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:

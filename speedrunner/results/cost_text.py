@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from typing import Any
 
 from msgspec.structs import astuple
@@ -17,8 +16,6 @@ from speedrunner.results.writing import caption
 from speedrunner.store.episode_summary import MANY_REPEATS
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD")
-DROPPED = ("requests", "reasoning")
-"""Columns that a narrow terminal leaves out first."""
 
 NOT_MEASURED = "not measured"
 
@@ -55,16 +52,9 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 }
 """Columns of the table of checkpoints. Headings have two lines, so that the table fits into 80 characters."""
 
-CHECKPOINTS_DROPPED = ("USD per rollout", "uncached tokens", "cached tokens", "cut", "test episodes")
-"""Columns of that table that a narrow terminal leaves out first."""
 
-
-def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
-    """Return the breakdown per role and per class, and the share of cached prompt tokens.
-
-    Args:
-        width: columns of the terminal.
-    """
+def cost_lines(costs: RunCosts) -> list[str]:
+    """Return the breakdown per role and per class, and the share of cached prompt tokens."""
     total = costs.total
     rows = [
         ("role", *HEAD),
@@ -75,7 +65,7 @@ def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
     if (usd := total.usd_by_class) is not None:
         each = (f"{amount:.6f}" for amount in astuple(usd))
         rows.append(("USD", "", *each, f"{usd.total:.6f}"))
-    lines = [*align_columns(rows, width, DROPPED), *limit_lines(costs)]
+    lines = [*align_columns(rows), *limit_lines(costs)]
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
     return [*lines, "", _cache(total), engine_line(costs.engine_s)]
@@ -107,7 +97,7 @@ def limit_lines(costs: RunCosts) -> list[str]:
     return lines
 
 
-def checkpoint_lines(runs: Mapping[str, Sequence[Row]], width: float = inf) -> list[str]:
+def checkpoint_lines(runs: Mapping[str, Sequence[Row]]) -> list[str]:
     """Return a line per checkpoint, with the run's name if there are several runs; `checkpoint_notes`
     explains the columns.
     """
@@ -118,7 +108,7 @@ def checkpoint_lines(runs: Mapping[str, Sequence[Row]], width: float = inf) -> l
     for name, rows in runs.items():
         for number, row in enumerate(rows):
             lines.append([name if number == 0 else ""] * names + [text(row) for text in columns.values()])
-    return align_columns(lines, width, CHECKPOINTS_DROPPED, left=int(names)) + [REPEATS_NOTE] * repeats
+    return align_columns(lines, left=int(names)) + [REPEATS_NOTE] * repeats
 
 
 def share_repeated(row: Row) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -15,8 +14,6 @@ from serving.errors import ServingError
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store import files
 from speedrunner.store.files import StorageError
-
-Read = TypeVar("Read")
 
 DAMAGED = (
     *(StorageError, InvalidConfig, ServingError),
@@ -78,20 +75,3 @@ def damage(path: Path, error: Exception) -> str:
     """Return one line that names a damaged run and says what is wrong with it."""
     cause = describe(error)
     return cause if str(path) in cause else f"{path} cannot be read: {cause}"
-
-
-def readable(paths: Iterable[Path], read: Callable[[Path], Read]) -> tuple[list[Read], list[str]]:
-    """Read runs. Return the results, and one line for each damaged run.
-
-    Raises `StorageError`: all runs are damaged.
-    """
-    found: list[Read] = []
-    problems: list[str] = []
-    for path in paths:
-        try:
-            found.append(read(path))
-        except DAMAGED as error:
-            problems.append(damage(path, error))
-    if problems and not found:
-        raise StorageError("; ".join(problems))
-    return found, problems

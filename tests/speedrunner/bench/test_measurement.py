@@ -44,15 +44,11 @@ def test_a_figure_is_met_within_its_bounds(figure: Figure, met: bool | None, ver
 def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
     figures = [Figure("lamps that are lit", 1, at_least=2), Figure("watts, in all", 31415.9)]
     tables = [Table("lamps", LAMPS, COLUMNS, "In rooms:")]
-    wide = [{"name": "hall", **{f"measure_{number}": 10.0**9 + number for number in range(6)}}]
-    fields = columns("name", *(f"measure_{number}:.0f" for number in range(6)))
     turned = Table("lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True)
     texts = {
         "all": as_text(Measurement("A house", figures, tables, notes=["All at night."])),
-        "60 columns": as_text(Measurement("A house", tables=[Table("halls", wide, fields)]), 60),
         "a turned table": as_text(Measurement("Lamps", tables=[turned])),
     }
-    assert max(map(len, texts["60 columns"].splitlines())) <= 60
     golden("measurements.txt", table(texts))
 
 

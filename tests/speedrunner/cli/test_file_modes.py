@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from serving.model_configs import CHECKOUT
-from speedrunner.cli.commands import COMMANDS
 from tests.scripted_runs import in_process
 from tests.speedrunner.results.small_runs import learnt
 
@@ -41,13 +40,6 @@ def umask() -> Iterator[int]:
     os.umask(before)
 
 
-def test_the_table_of_commands_names_those_that_share() -> None:
-    top = [each for group in COMMANDS.values() for each in group]
-    shares = {each.name for each in top if each.shares}
-    shares |= {f"{each.name} {below.name}" for each in top for below in each.commands if below.shares}
-    assert shares == {*SHARED, "report"} - {"export, skills"}  # report: test_report_command.py
-
-
 @pytest.mark.parametrize("name", SHARED)
 def test_a_shared_output_follows_the_umask(name: str, run: Path, tmp_path: Path, umask: int) -> None:
     out = tmp_path / "out"
@@ -58,7 +50,6 @@ def test_a_shared_output_follows_the_umask(name: str, run: Path, tmp_path: Path,
     found = {path: path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
     assert found == {path: 0o750 if path.is_dir() else 0o640 for path in found}
     assert any(path.is_file() for path in found)
-    assert os.umask(umask) == umask  # the command left it as it was
 
 
 def test_the_run_that_they_show_stays_private(run: Path) -> None:

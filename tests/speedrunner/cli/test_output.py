@@ -16,7 +16,6 @@ from speedrunner.cli.output import (
     say_error,
     say_finding,
     say_json,
-    say_left_out,
     waiting_line,
 )
 from speedrunner.config.findings import ok, report
@@ -46,7 +45,7 @@ def print_table(text: str) -> None:
     "show",
     [
         *(say, say_error, print_table, SafeConsole().say, SafeConsole(stderr=True).say),
-        *(lambda text: say_finding(ok(text, text)), lambda text: say_left_out([text])),
+        lambda text: say_finding(ok(text, text)),
         *(lambda text: end_report(report(text, [], [text])), lambda text: say_json({text: text})),
     ],
 )

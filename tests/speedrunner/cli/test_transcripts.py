@@ -31,9 +31,6 @@ PLAN = """- env: babyai
 
 FILES = {file.stem: file for file in sorted((CHECKOUT / "tests/golden/cli").glob("*.txt"))}
 
-NARROW = "narrow"
-"""The transcript of a terminal with 60 columns, for commands that print tables; all others have 80."""
-
 WITH_PROCESSES = ("run", "sweep", "episode", "check", "bench", "cluster")
 """Transcripts with commands that start processes."""
 
@@ -86,7 +83,7 @@ def transcript(lines: list[str], folder: Path) -> str:
 def test_commands_print_what_their_transcript_shows(
     name: str, workplace: Path, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "60" if name == NARROW else "80")
+    monkeypatch.setenv("COLUMNS", "80")
     lines = re.findall(r"^\$ speedrunner (.*)$", FILES[name].read_text(), re.MULTILINE)
     assert lines
     golden(f"cli/{name}.txt", transcript(lines, workplace))

@@ -111,7 +111,7 @@ def test_the_command_prints_a_line_for_each(played: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 3
-    assert re.search(r"speedrunner-\S+ +finished  10/10     1\.000 at 4$", done.stdout, re.MULTILINE)
+    assert re.search(r"speedrunner-\S+ +finished +10/10 +1\.000 at 4$", done.stdout, re.MULTILINE)
     assert len(json.loads(in_process("status", str(played), "--json").stdout)["runs"]) == 2
 
 

@@ -226,27 +226,12 @@ def test_a_killed_export_leaves_no_folder_that_looks_complete(
     assert any(each.is_file() for each in out.rglob("*"))
 
 
-@pytest.mark.parametrize(
-    ("to", "written"),
-    [
-        ("dataset", "4 conversations in train"),
-        ("inspect", "3 logs"),
-        ("atif", "12 trajectories"),
-    ],
-)
-def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData, tmp_path: Path) -> None:
+@pytest.mark.parametrize("to", ["dataset", "inspect", "atif"])
+def test_a_damaged_run_is_named_and_nothing_is_written(to: str, run: RunData, tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "runs" / "whole")
     broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
     (broken / "config.yaml").write_text("[")
     command = ("export", str(tmp_path / "runs"), "--to", to, "--out", str(tmp_path / "out"))
-    done = in_process(*command)
-    assert done.returncode == 0
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"left out: {broken}/config.yaml")
-    assert done.stdout.startswith(written)
-    assert " of 1 runs written" in done.stdout
-    shutil.rmtree(tmp_path / "runs" / "whole")
-    shutil.rmtree(tmp_path / "out")
     assert str(broken) in complaint(in_process(*command))
     assert not (tmp_path / "out").exists()
 

@@ -66,17 +66,6 @@ def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Pat
 
 
 @pytest.mark.process
-def test_the_table_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    planned(tmp_path)
-    command = ["sweep", str(tmp_path / "runs.yaml"), *SMALL, f"--dir={tmp_path / 'runs'}", "--dry-run"]
-    lines = in_process(*command).stdout.splitlines()
-    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("+"))]
-    assert table[0].split()[-2:] == ["at", "most"]
-    assert all(len(line) <= 60 for line in table)
-
-
-@pytest.mark.process
 def test_a_risk_of_the_prefix_cache_is_a_note(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     flags = "  flags:\n    speculative-config: {method: mtp, num_speculative_tokens: 1}"

@@ -1,14 +1,15 @@
-"""Finding runs in a folder, and reading them although some are damaged."""
+"""Finding runs in a folder, and describing damaged ones."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy
 import pytest
 
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.store.discovery import readable, runs_below
+from speedrunner.store.discovery import damage, runs_below
 from speedrunner.store.files import StorageError
 
 
@@ -28,28 +29,11 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         runs_below(tmp_path / "missing")
 
 
-def read(path: Path) -> str:
-    errors = {"torn": StorageError("torn/episodes.jsonl is cut off"), "odd": InvalidSkill("no such skill")}
-    if error := errors.get(path.name):
-        raise error
-    return path.name
-
-
-def test_damaged_runs_are_named_and_the_others_are_read() -> None:
-    found, problems = readable([Path("torn"), Path("sound"), Path("odd")], read)
-    assert found == ["sound"]
-    assert problems == ["torn/episodes.jsonl is cut off", "odd cannot be read: no such skill"]
-
-
-def test_an_error_that_no_reader_expects_is_told_with_its_type_and_place_and_without_numpy() -> None:
-    def read(path: Path) -> None:
+def test_a_damaged_run_is_described_in_one_line() -> None:
+    torn, odd = StorageError("torn/episodes.jsonl\n is cut off"), InvalidSkill("no such skill")
+    assert damage(Path("torn"), torn) == "torn/episodes.jsonl is cut off"
+    assert damage(Path("odd"), odd) == "odd cannot be read: no such skill"
+    with pytest.raises(KeyError) as unexpected:  # told with its type and place, and without numpy
         raise KeyError(numpy.int64(4))
-
-    line = r"^one cannot be read: .* \(KeyError: 4, at test_discovery\.py:\d+\); run `speedrunner verify`"
-    with pytest.raises(StorageError, match=line):
-        readable([Path("one")], read)
-
-
-def test_runs_that_are_all_damaged_are_an_error() -> None:
-    with pytest.raises(StorageError, match="cut off; odd cannot be read"):
-        readable([Path("torn"), Path("odd")], read)
+    line = r"one cannot be read: .* \(KeyError: 4, at test_discovery\.py:\d+\); run `speedrunner verify`"
+    assert re.match(line, damage(Path("one"), unexpected.value))

@@ -9,7 +9,6 @@ from typing import get_args
 
 import pytest
 
-from speedrunner.export.conversations import check
 from speedrunner.results import TableName
 from speedrunner.results import load as load_frames
 from speedrunner.results.ledger import run_costs
@@ -60,10 +59,6 @@ def test_its_results_are_those_of_its_records() -> None:
     tokens = costs.total.tokens
     assert tokens.computed + tokens.cached == run.reconciliations[0].ledger.prompt
     assert costs.total.requests == len(run.requests)
-
-
-def test_an_export_can_read_all_of_it() -> None:
-    assert check(STORED) == STORED
 
 
 @pytest.mark.process
