@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
@@ -116,7 +116,7 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        yield f"{place} must be {_crossed_bound(kind, value) or _describe(kind)} (got {as_written(value)})"
+        yield f"{place} must be {_describe(kind)} (got {as_written(value)})"
     else:
         if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound accepts it
             yield f"{place} must be finite (got {as_written(value)})"
@@ -139,30 +139,15 @@ def _describe(kind: Any) -> str:
         base, meta = inner
         if meta.description is not None:
             return str(meta.description)
-        limits = [words for words, _ in _bounds(meta)]
+        limits = list(_bounds(meta))
         return ", ".join([NOUNS[base], *limits]) if limits else f"non-empty {NOUNS[base]}"
     return "a list" if origin is list else NOUNS.get(kind, "a mapping")
 
 
-def _crossed_bound(kind: Any, value: object) -> str:
-    """Return the bound that a number of the right type crosses, such as `at least 0`; empty if none."""
-    for each in get_args(kind) if get_origin(kind) in (Union, UnionType) else [kind]:
-        if get_origin(each) is Annotated:
-            base, meta = get_args(each)
-            is_number = isinstance(value, (int, float) if base is float else int)
-            if is_number and not isinstance(value, bool):
-                return next((words for words, is_kept in _bounds(meta) if not is_kept(value)), "")
-    return ""
-
-
-def _bounds(meta: msgspec.Meta) -> Iterator[tuple[str, Callable[[Any], bool]]]:
-    """Yield the bounds of a number in words, each with its check."""
-    if meta.ge is not None:
-        yield f"at least {meta.ge}", lambda value: value >= meta.ge
-    if meta.gt is not None:
-        yield f"more than {meta.gt}", lambda value: value > meta.gt
-    if meta.le is not None:
-        yield f"at most {meta.le}", lambda value: value <= meta.le
+def _bounds(meta: msgspec.Meta) -> Iterator[str]:
+    """Yield the bounds of a number in words."""
+    bounds = {"at least": meta.ge, "more than": meta.gt, "at most": meta.le}
+    yield from (f"{words} {bound}" for words, bound in bounds.items() if bound is not None)
 
 
 def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

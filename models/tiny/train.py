@@ -36,7 +36,8 @@ def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, li
     recorded_sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
     report("making the tokenizer")
     training_corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
-    return ChatTokenizer(folder), training_corpus.make(recipe.corpus, runs, folder, report)
+    tokenizer = ChatTokenizer(folder)
+    return tokenizer, training_corpus.make(recipe.corpus, runs, tokenizer, report)
 
 
 def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,10 +23,7 @@ BYTES = 256
 """Size of a vocabulary that has only bytes."""
 
 PART = 500
-"""Number of examples that a process creates at a time."""
-
-_Part = tuple[Path, str, int, Path, int | None]
-"""Folder of the tokenizer, source, number of the part, recorded runs, number of examples (`None`: all)."""
+"""Number of examples that are drawn with one seed."""
 
 
 def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
@@ -54,13 +50,9 @@ def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Itera
     match name:
         case "snapshots":
             return snapshots(tokenizer, seed)
-        case "plain":
-            return episodes(tokenizer, seed, skilled=0.0)
-        case "skilled":
-            return episodes(tokenizer, seed, skilled=1.0)
         case "sleeps":
             return sessions(tokenizer, runs)
-    raise ValueError(f"no source {name!r}")
+    return episodes(tokenizer, seed, skilled={"plain": 0.0, "skilled": 1.0}[name])
 
 
 def make_tokenizer(
@@ -88,28 +80,19 @@ def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
 
 
 def make(
-    counts: dict[str, int], runs: Path, folder: Path, progress: Callable[[str], None]
+    counts: dict[str, int], runs: Path, tokenizer: ChatTokenizer, progress: Callable[[str], None]
 ) -> dict[str, list[Example]]:
     """Create the examples of each source.
 
     Args:
         counts: number of examples by source, before those over `LONGEST` are left out; `sleeps` takes every
             recorded sleep.
-        folder: has the tokenizer.
     """
     found = {}
-    with get_context("spawn").Pool(2) as pool:
-        for name, count in counts.items():
-            progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
-            parts: list[_Part] = [(folder, name, 0, runs, None)]
-            if name != "sleeps":
-                starts = enumerate(range(0, count, PART))
-                parts = [(folder, name, n, runs, min(PART, count - start)) for n, start in starts]
-            found[name] = [each for part in pool.imap(_make_part, parts) for each in part]
+    for name, count in counts.items():
+        progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
+        starts = [0] if name == "sleeps" else range(0, count, PART)
+        sizes = [None if name == "sleeps" else min(PART, count - start) for start in starts]
+        parts = (islice(_source(tokenizer, name, seed, runs), size) for seed, size in enumerate(sizes))
+        found[name] = [each for part in parts for each in part if len(each.ids) <= LONGEST]
     return found
-
-
-def _make_part(work: _Part) -> list[Example]:
-    folder, name, part, runs, count = work
-    made = islice(_source(ChatTokenizer(folder), name, part, runs), count)
-    return [each for each in made if len(each.ids) <= LONGEST]

@@ -125,7 +125,6 @@ class Teacher:
     skills: Sequence[SkillUse] = ()
     _unseen: int = 0
     _tried: set[tuple[str, str]] = field(default_factory=set)
-    _failed: bool = False
 
     def turn(self, told: str) -> tuple[str, ToolCall]:
         """Return the thought and the call that answer the last text."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -110,11 +109,7 @@ def cluster_of(given: Sequence[str]) -> Site:
                 raise WrongData(f"options: {option} is set by SpeedRunner, as are {', '.join(OURS)}")
         return Site(cluster, file, rest)
     except WrongData as error:
-        problem = str(error)
-        for key, _, _ in changes:  # named as in the command
-            problem = re.sub(rf"(?<![\w.]){re.escape(key)}(?=`| must )", f"cluster.{key}", problem)
-            problem = re.sub(r"(?<=Did you mean `)(?!cluster\.)", "cluster.", problem)
-        raise InvalidConfig(f"cluster {named[0]}: {problem}") from None
+        raise InvalidConfig(f"cluster {named[0]}: {error}") from None
 
 
 def _parse(key: str, text: str) -> object:

@@ -82,10 +82,8 @@ def test_what_is_exported_is_a_model_folder(
     assert ChatTokenizer(tmp_path).decode(tokenizer.outside_text("a red ball")) == "a red ball"
 
 
-@pytest.mark.process
-def test_a_corpus_has_as_many_examples_as_its_recipe_says(tmp_path: Path) -> None:
-    training_corpus.reader_of_bytes(tmp_path, SMALL.context)
-    found = training_corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
+def test_a_corpus_has_as_many_examples_as_its_recipe_says(tokenizer: ChatTokenizer, tmp_path: Path) -> None:
+    found = training_corpus.make({"snapshots": 3}, tmp_path, tokenizer, print)
     assert len(found["snapshots"]) == 3
 
 
