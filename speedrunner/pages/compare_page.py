@@ -112,7 +112,7 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
         last,
         *(spread[last].mean if last in spread else None for spread in spreads),
         Markup(" ").join(
-            link(f"runs/{run.name}/index.html", f"seed {seed}") for seed, run in side.runs.items()
+            link(f"runs/{run.name}/index.html", f"seed {run.seed}") for run in side.runs.values()
         ),
         compared,
     ]

@@ -46,6 +46,7 @@ class Look(NamedTuple):
 
 _DOTTED, _DASHED, _DASH_DOT = (0, (1, 1.4)), (0, (4, 1.6)), (0, (5, 1.4, 1, 1.4))
 _LONG, _LONG_DOT = (0, (8, 2)), (0, (8, 1.6, 1, 1.6))
+_SHORT, _TWO_DOTS = (0, (2, 1.2)), (0, (5, 1.4, 1, 1.4, 1, 1.4))
 
 LOOKS = {
     REACT: Look("#797979", _DOTTED, "o"),
@@ -53,6 +54,8 @@ LOOKS = {
     "asi": Look("#1f8dd0", _DASH_DOT, "D"),
     "asi_replay": Look("#b5528f", _LONG, "P"),
     "voyager": Look("#086658", _LONG_DOT, "^"),
+    "ace": Look("#662100", _SHORT, "v"),
+    "skill_folder": Look("#9800e5", _TWO_DOTS, "p"),
     OURS: Look("#10306f", "-", "*"),
     OFF: Look("#c44e00", _DASHED, "X"),
     ASI_STYLE: Look("#1f8dd0", _DOTTED, "D"),

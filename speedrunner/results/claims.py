@@ -19,8 +19,16 @@ import pandas
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speedrunner.results.conditions import Condition
-from speedrunner.results.inference import CONFIDENCE, bootstrap_statistic, paper_ttest, seed_values
+from speedrunner.results.conditions import Condition, pool_wordings
+from speedrunner.results.inference import (
+    CONFIDENCE,
+    RunKey,
+    bootstrap_statistic,
+    count_levels,
+    paper_ttest,
+    seed_values,
+    ttest_seeds,
+)
 from speedrunner.results.paper import find_runs, played_models
 from speedrunner.results.published import Claim, published_values
 from speedrunner.results.run_result import RunResult
@@ -32,15 +40,15 @@ CLAIMS = "claims"
 EQUIVALENCE = 2 * CONFIDENCE - 1
 """The interval of two one-sided tests, each at the level of one tail of `CONFIDENCE`'s two-sided test."""
 
-MEASURED = ("measured", "low", "high", "paper_p")
+MEASURED = ("measured", "low", "high", "paper_p", "wordings", "seeds")
 """Columns of both tables."""
 
 NO_VALUES = pandas.Series(dtype=float)
 
 Verdict = Literal["contradicted", "undecided", "supported"]
 
-Runs = Mapping[tuple[str, str], Mapping[int, RunResult]]
-"""Runs of one model by environment and method, then by seed."""
+Runs = Mapping[tuple[str, str], Mapping[RunKey, RunResult]]
+"""Runs of one model by environment and method, then by wording and seed."""
 
 
 class JudgedRow(Struct, frozen=True):
@@ -49,7 +57,7 @@ class JudgedRow(Struct, frozen=True):
     Attributes:
         model: the model of the runs.
         runs: number of finished runs found.
-        seeds: finished seeds that have all of its values.
+        wordings, seeds: those of finished runs that have all of its values.
         low, high: the interval; `None` if there is none.
         paper_p: p of the paper's own test of the difference of both sides; `None` for one side.
         reason: why it is undecided; otherwise empty.
@@ -58,6 +66,7 @@ class JudgedRow(Struct, frozen=True):
     row: Claim
     model: str
     runs: int
+    wordings: int
     seeds: int
     measured: float | None = None
     low: float | None = None
@@ -95,14 +104,17 @@ class JudgedClaim(Struct, frozen=True):
 
     @property
     def direction(self) -> str:
-        """Return how many of the measured values are in their ranges: `7 of 9`."""
-        inside = [each.row.contains(each.measured) for each in self.rows if each.measured is not None]
-        return f"{sum(inside)} of {len(inside)}"
+        """Return how many of the measured values are in their ranges, one of USD by both cache rules:
+        `7 of 9`."""
+        known = [each for each in self.rows if each.measured is not None]
+        outside = {each.row.counted_as for each in known if not each.row.contains(each.measured)}
+        count = len({each.row.counted_as for each in known})
+        return f"{count - len(outside)} of {count}"
 
 
 def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition]) -> list[JudgedClaim]:
     """Judge each claim for each played model; a claim about certain models once."""
-    judged = []
+    judged, conditions = [], pool_wordings(conditions)
     for rows in claims:
         named = dict.fromkeys(row.model for row in rows if row.model)
         for model in [", ".join(named)] if named else played_models(conditions):
@@ -125,7 +137,7 @@ def find_sides(row: Claim, model: str, conditions: Sequence[Condition]) -> Runs:
 def keep_finished(runs: Runs) -> Runs:
     """Return the runs that have finished all of their checkpoints."""
     return {
-        names: {seed: run for seed, run in own.items() if run.points and not run.unfinished}
+        names: {key: run for key, run in own.items() if run.points and not run.unfinished}
         for names, own in runs.items()
     }
 
@@ -149,7 +161,7 @@ def judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
     """Judge one comparison by the finished runs among those of its conditions."""
     finished = keep_finished(runs)
     samples, count = collect_samples(row, finished), sum(map(len, finished.values()))
-    found = JudgedRow(row, model, count, len(samples))
+    found = JudgedRow(row, model, count, *count_levels(samples))
     if lacking := [f"{method} on {env}" for (env, method), own in finished.items() if not own]:
         return replace(found, reason=f"no finished run of {', '.join(lacking)}")
     if not samples:
@@ -159,17 +171,19 @@ def judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
     return judge_samples(found, samples)
 
 
-def judge_samples(found: JudgedRow, samples: Mapping[int, Sequence[numpy.ndarray]]) -> JudgedRow:
+def judge_samples(found: JudgedRow, samples: Mapping[RunKey, Sequence[numpy.ndarray]]) -> JudgedRow:
     """Return a comparison with the measured value, interval and verdict of its samples.
 
     Args:
-        samples: by seed, an array for each environment with a column for A and one for B, if there is one.
+        samples: by wording and seed, an array for each environment with a column for A and one for B, if
+            there is one.
     """
     row = found.row
     confidence = CONFIDENCE if None in (row.low, row.high) else EQUIVALENCE
     with numpy.errstate(divide="ignore", invalid="ignore"):
         around = bootstrap_statistic(samples, row.statistic, confidence)
-        test = paper_ttest([*seed_values(samples, row.statistic).values()], confidence)
+        values = {key: [value] for key, value in seed_values(samples, row.statistic).items()}
+        test = ttest_seeds(values, confidence)
     assert around is not None
     assert test is not None
     ends = [*(around.ends or ()), *(test.ends or ())]
@@ -180,7 +194,7 @@ def judge_samples(found: JudgedRow, samples: Mapping[int, Sequence[numpy.ndarray
         independent = paper_ttest((pairs[:, 0] - pairs[:, 1]).tolist())
         found = replace(found, paper_p=independent and independent.p)
     found = replace(found, measured=around.mean)
-    if len(samples) == 1:
+    if found.seeds == 1:
         return replace(found, reason="one seed, and 2 are needed: play others with run.seed=N")
     low, high = min(ends), max(ends)
     if low == high and len(samples) == 2:
@@ -195,28 +209,28 @@ def judge_samples(found: JudgedRow, samples: Mapping[int, Sequence[numpy.ndarray
     return replace(found, reason=f"the interval {where} ({row.range})")
 
 
-def collect_samples(row: Claim, finished: Runs) -> dict[int, list[numpy.ndarray]]:
-    """Return the values by seed, as `judge_samples` expects them."""
+def collect_samples(row: Claim, finished: Runs) -> dict[RunKey, list[numpy.ndarray]]:
+    """Return the values by wording and seed, as `judge_samples` expects them."""
     samples = {}
-    for seed in sorted(set.intersection(*map(set, finished.values()))):
+    for key in sorted(set.intersection(*map(set, finished.values()))):
         arrays = []
         for envs in zip(*(envs for envs, _, _ in row.sides), strict=True):
             columns = []
             for env, (_, method, at) in zip(envs, row.sides, strict=True):
-                run = finished[env, method][seed]
+                run = finished[env, method][key]
                 known = at < len(run.points)
                 columns.append(run.values(run.points[at], row.measure) if known else NO_VALUES)
             arrays.append(pandas.concat(columns, axis=1, join="inner").to_numpy())
         if all(map(len, arrays)):
-            samples[seed] = arrays
+            samples[key] = arrays
     return samples
 
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     """Return the verdicts on the paper's claims, and the comparisons behind them that have a run."""
-    shown = ["text", "place", "model", "paper", *MEASURED, "seeds", "direction", "verdict"]
+    shown = ["text", "place", "model", "paper", *MEASURED, "direction", "verdict"]
     columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", *MEASURED]
-    columns += ["seeds", "direction", "has_runs", "experiment"]
+    columns += ["direction", "has_runs", "experiment"]
     rows: list[tuple[Cell, ...]] = []
     for each in judged:
         first, found = each.claim, each.deciding
@@ -224,7 +238,7 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
             (
                 *(first.claim, first.place, each.model, first.text, each.verdict, found.reason),
                 *(each.paper, found.row.comparison, *(getattr(found, name) for name in MEASURED)),
-                *(found.seeds, each.direction, int(each.has_runs), first.experiment),
+                *(each.direction, int(each.has_runs), first.experiment),
             )
         )
     text = caption("claims", confidence=CONFIDENCE, equivalence=EQUIVALENCE)
@@ -234,18 +248,14 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
         (
             *(found.row.claim, found.model, found.row.comparison, published_values(found.row)),
             *(found.row.low, found.row.high, *(getattr(found, name) for name in MEASURED)),
-            *(found.seeds, found.verdict, found.reason),
+            *(found.verdict, found.reason),
         )
         for each in judged
         for found in each.rows
         if found.runs
     ]
-    return [
-        claims,
-        Table(
-            "claim_comparisons", caption("claim_comparisons"), [*columns, "seeds", "verdict", "reason"], rows
-        ),
-    ]
+    columns += ["verdict", "reason"]
+    return [claims, Table("claim_comparisons", caption("claim_comparisons"), columns, rows)]
 
 
 def count_verdicts(judged: Sequence[JudgedClaim]) -> str:

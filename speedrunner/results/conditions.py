@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import pandas
 from serving.plain_records import flat
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
-from speedrunner.results.inference import Estimate, bootstrap_seeds, estimate_score
+from speedrunner.results.inference import Estimate, RunKey, bootstrap_seeds, estimate_score
 from speedrunner.results.means import Spread, average, spread
 from speedrunner.results.run_result import RunResult
 
@@ -54,16 +55,16 @@ KEYS = ("env", "method", "model")
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """The runs of one environment, method and model, by seed; or a single run that is compared.
+    """The runs of one environment, method and model; or a single run that is compared.
 
     Attributes:
         condition_name: `method` also names other differences from runs of the same environment and model.
-        runs: by seed, ascending.
+        runs: by wording and seed, ascending; all have one wording, unless `pool_wordings` joined several.
         title: its name for people.
     """
 
     condition_name: ConditionName
-    runs: dict[int, RunResult]
+    runs: dict[RunKey, RunResult]
     title: str
 
     @property
@@ -94,10 +95,10 @@ class Condition:
                 values.setdefault(point, []).append(value)
         return {point: found for point in sorted(values) if (found := spread(values[point]))}
 
-    def values(self, point: int, column: str) -> dict[int, list[float]]:
-        """Return `RunResult.values` of the seeds that have finished a checkpoint."""
-        runs = {seed: run for seed, run in self.runs.items() if point in run.points}
-        return {seed: run.values(point, column).tolist() for seed, run in runs.items()}
+    def values(self, point: int, column: str) -> dict[RunKey, list[float]]:
+        """Return `RunResult.values` of the runs that have finished a checkpoint."""
+        runs = {key: run for key, run in self.runs.items() if point in run.points}
+        return {key: run.values(point, column).tolist() for key, run in runs.items()}
 
     def estimate(self, point: int, column: str) -> Estimate | None:
         """Return the mean over seeds with its interval; `None` without values."""
@@ -130,7 +131,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         checkpoints is used).
     """
     settings = {id(run): _list_settings(run) for run in runs}
-    groups: dict[ConditionName, dict[int, RunResult]] = {}
+    groups: dict[ConditionName, dict[RunKey, RunResult]] = {}
     notes = []
     letters: dict[tuple[str, str], dict[str, str]] = {}
     for run in sorted(runs, key=lambda run: -len(run.points)):
@@ -151,10 +152,10 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
             number = len(known)
             method += f" {known.setdefault(differing, ascii_uppercase[number:][:1] or str(number + 1))}"
         seeds = groups.setdefault(msgspec.structs.replace(run.condition_name, method=method), {})
-        if run.seed in seeds:
-            notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.seed].path}")
+        if run.key in seeds:
+            notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.key].path}")
         else:
-            seeds[run.seed] = run
+            seeds[run.key] = run
     notes += [
         f"{env}, {model}: " + "; ".join(f"{letter} has {differing}" for differing, letter in known.items())
         for (env, model), known in sorted(letters.items())
@@ -163,6 +164,20 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         Condition(name, dict(sorted(seeds.items())), f"{name.method}, {name.model}")
         for name, seeds in sorted(groups.items())
     ], notes
+
+
+def pool_wordings(conditions: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions, those of other wordings joined to the condition with the usual one, if it was
+    played."""
+    pooled: dict[ConditionName, Condition] = {}
+    for each in conditions:  # sorted: the usual wording first
+        method = re.sub(r"-wording\d", "", each.condition_name.method)
+        name = msgspec.structs.replace(each.condition_name, method=method)
+        base = pooled.get(name)
+        pooled[name if base else each.condition_name] = (
+            replace(base, runs=base.runs | each.runs) if base else each
+        )
+    return list(pooled.values())
 
 
 Frame = Literal["checkpoints", "episodes", "sleeps", "skills"]

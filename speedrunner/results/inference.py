@@ -2,18 +2,19 @@
 
 A condition has few libraries (seeds) and many test episodes of each. Episodes of one seed share a library, so
 they are not independent samples of the method. The default test therefore compares the means of seeds
-(Student's t), and the bootstrap interval resamples seeds first, then episodes within each. The paper's own
+(Student's t), and the bootstrap interval resamples seeds first, then episodes within each. If runs differ in
+the wording of their prompts too, wordings are a second random factor. The paper's own
 test treats all pairs of seed and episode as independent. It is included for comparison and rejects too often.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +27,9 @@ RESAMPLES = 10_000
 TAIL = (1 - CONFIDENCE) / 2
 SEED = 0
 """Fixed, so that the same values always have the same interval."""
+
+RunKey = tuple[int, int]
+"""Wording (`run.wording`) and seed of a run."""
 
 Statistic = Callable[["ndarray"], "ndarray"]
 """Receives the means of all columns of all arrays of a seed, of shape (columns, n), and returns n values."""
@@ -53,7 +57,7 @@ class Estimate(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
+def bootstrap_seeds(values: Mapping[Any, Sequence[float]]) -> Estimate | None:
     """Return the mean of the seeds' means with its hierarchical percentile bootstrap interval; `None` without
     values. For a paired comparison, pass the differences of the pairs.
 
@@ -70,7 +74,7 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     return bootstrap_statistic(columns, lambda means: means[0])
 
 
-def estimate_score(values: Mapping[int, Sequence[float]]) -> Estimate | None:
+def estimate_score(values: Mapping[Any, Sequence[float]]) -> Estimate | None:
     """Return the mean of the seeds' mean scores with its interval, Wilson's for shares of successes.
 
     A bootstrap of equal values has no width, but six failures do not prove a score of 0. Scores of one seed
@@ -88,7 +92,7 @@ def estimate_score(values: Mapping[int, Sequence[float]]) -> Estimate | None:
 
 
 def bootstrap_statistic(
-    samples: Mapping[int, Sequence[ndarray]], statistic: Statistic, confidence: float = CONFIDENCE
+    samples: Mapping[Any, Sequence[ndarray]], statistic: Statistic, confidence: float = CONFIDENCE
 ) -> Estimate | None:
     """Return the mean over seeds of a statistic of means, with the interval of `bootstrap_seeds`.
 
@@ -118,7 +122,7 @@ def bootstrap_statistic(
     return Estimate(mean, float(low), float(high), count)
 
 
-def seed_values(samples: Mapping[int, Sequence[ndarray]], statistic: Statistic) -> dict[int, float]:
+def seed_values(samples: Mapping[Any, Sequence[ndarray]], statistic: Statistic) -> dict[Any, float]:
     """Return the statistic of each seed's means."""
     import numpy
 
@@ -155,10 +159,28 @@ def _draw(sizes: tuple[tuple[int, ...], ...]) -> tuple[list[ndarray], ndarray, n
     return rows, chosen, numpy.stack([random.permutation(RESAMPLES) for _ in sizes])
 
 
-def ttest_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
+def ttest_seeds(values: Mapping[RunKey, Sequence[float]], confidence: float = CONFIDENCE) -> Estimate | None:
     """Test the mean of the seeds' means against zero; degrees of freedom are the number of seeds
-    minus one."""
-    return paper_ttest([sum(own) / len(own) for own in values.values() if len(own)])
+    minus one. `None` without values.
+
+    With several wordings, the wordings' means are tested too, and the test with the wider interval is
+    returned: runs of one wording are as little independent as runs of one seed, and either may vary more.
+    """
+    tests = []
+    for place in (1, 0):  # the seed, then the wording
+        levels: dict[int, list[float]] = {}
+        for key, own in values.items():
+            if len(own):
+                levels.setdefault(key[place], []).append(sum(own) / len(own))
+        test = paper_ttest([sum(own) / len(own) for own in levels.values()], confidence)
+        if test and (place or test.count > 1):
+            tests.append(test)
+    return max(tests, key=lambda test: test.ends[1] - test.ends[0] if test.ends else math.inf, default=None)
+
+
+def count_levels(keys: Collection[RunKey]) -> tuple[int, int]:
+    """Return the number of wordings and of seeds."""
+    return len({wording for wording, _ in keys}), len({seed for _, seed in keys})
 
 
 def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -11,19 +11,21 @@ import pandas
 
 from envs import Task
 from speedrunner.config.schema import differences
-from speedrunner.results.conditions import FAMILIES, OURS, Condition
+from speedrunner.results.conditions import FAMILIES, OURS, Condition, pool_wordings
 from speedrunner.results.inference import (
     CONFIDENCE,
     RESAMPLES,
     Estimate,
+    RunKey,
     bootstrap_seeds,
+    count_levels,
     estimate_score,
     paper_ttest,
     ttest_seeds,
 )
 from speedrunner.results.measures import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Table, caption, list_rows, table_of
+from speedrunner.results.writing import Cell, Table, caption, list_rows
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
 
 LIMITS = "env.limits"
@@ -33,8 +35,8 @@ WORLD = ("env.primitives", LIMITS, "env.tasks")
 POOLED = "scienceworld"
 """The environment of rows that pool both families, as in the caption of the paper's main figure."""
 
-Differences = dict[int, list[float]]
-"""By seed, the difference of each test task that has a value on both sides."""
+Differences = dict[RunKey, list[float]]
+"""By wording and seed, the difference of each test task that has a value on both sides."""
 
 
 class CannotCompare(Exception):
@@ -45,7 +47,8 @@ def pair_runs(first: Condition, second: Condition) -> dict[int, tuple[RunResult,
     """Return the runs to compare, by seed: those with equal seeds, or the only run of each side."""
     if len(first.runs) == len(second.runs) == 1:
         return {0: (first.first, second.first)}
-    return {seed: (run, second.runs[seed]) for seed, run in first.runs.items() if seed in second.runs}
+    other = {run.seed: run for run in second.runs.values()}
+    return {run.seed: (run, other[run.seed]) for run in first.runs.values() if run.seed in other}
 
 
 def subtract_values(first: RunResult, second: RunResult, point: int, column: str) -> list[float]:
@@ -229,59 +232,51 @@ def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:
 
 
 def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
-    """Return the tests that respect seeds, with p of the paper's."""
-    rows = []
-    for names, found in _compare_all(conditions):
+    """Return the tests that respect seeds and wordings, with p of the paper's."""
+    rows: list[tuple[Cell, ...]] = []
+    for names, found in _compare_all(pool_wordings(conditions)):
         test, around = ttest_seeds(found), bootstrap_seeds(found)
         independent = paper_ttest([value for own in found.values() for value in own])
         if test is None or around is None or independent is None:
             continue
-        rows.append(
-            {
-                **{**names, "seeds": test.count, "pairs": around.count, "difference": test.mean},
-                **{"low": test.low, "high": test.high, "t": test.t, "p": test.p},
-                **{"boot_low": around.low, "boot_high": around.high, "paper_p": independent.p},
-            }
-        )
-    columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs", "difference"]
+        counts = *count_levels([key for key, own in found.items() if own]), around.count
+        t_test = test.mean, test.low, test.high, test.t, test.p
+        rows.append((*names, *counts, *t_test, around.low, around.high, independent.p))
+    columns = ["env", "model", "metric", "a", "b", "checkpoint", "wordings", "seeds", "pairs", "difference"]
     columns += ["low", "high", "t", "p", "boot_low", "boot_high", "paper_p"]
     text = caption("ttests", confidence=CONFIDENCE, resamples=RESAMPLES, pooled=POOLED)
-    return [table_of("ttests", text, pandas.DataFrame(rows, columns=columns))]
+    return [Table("ttests", text, columns, rows)]
 
 
-def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:
+def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, ...], Differences]]:
     """Yield the identifying columns of each comparison with its differences a minus b; pooled ones follow
     their families. A comparison is at the last checkpoint that a seed of both methods has finished."""
     found: dict[tuple[str, str, str, str], dict[str, tuple[int, Differences]]] = {}
     for a, b in _pair_methods(conditions):
-        pairs = [(seed, b.runs[seed], run) for seed, run in a.runs.items() if seed in b.runs]
-        common = {seed: {*one.points}.intersection(other.points) for seed, one, other in pairs}
+        pairs = [(key, b.runs[key], run) for key, run in a.runs.items() if key in b.runs]
+        common = {key: {*one.points}.intersection(other.points) for key, one, other in pairs}
         if not any(common.values()):
             continue
         last = max(point for points in common.values() for point in points)
         model, methods = a.condition_name.model, (a.condition_name.method, b.condition_name.method)
         for metric in TESTED:
             differences = {
-                seed: subtract_values(one, other, last, metric)
-                for seed, one, other in pairs
-                if last in common[seed]
+                key: subtract_values(one, other, last, metric)
+                for key, one, other in pairs
+                if last in common[key]
             }
-            yield _name(a.condition_name.env, model, metric, *methods, last), differences
+            yield (a.condition_name.env, model, metric, *methods, last), differences
             found.setdefault((model, metric, *methods), {})[a.condition_name.env] = last, differences
     for names, by_env in found.items():
         if all(family in by_env for family in FAMILIES):
             points, parts = zip(*(by_env[family] for family in FAMILIES), strict=True)
-            yield _name(POOLED, *names, min(points)), _pool(parts)
+            yield (POOLED, *names, min(points)), _pool(parts)
 
 
-def _name(env: str, model: str, metric: str, a: str, b: str, checkpoint: int) -> dict[str, Any]:
-    return {"env": env, "model": model, "metric": metric, "a": a, "b": b, "checkpoint": checkpoint}
-
-
-def _pool(parts: Sequence[Mapping[int, list[float]]]) -> Differences:
-    """Join the differences of environments, for the seeds that all of them have."""
-    seeds = set.intersection(*(set(part) for part in parts))
-    return {seed: [value for part in parts for value in part[seed]] for seed in sorted(seeds)}
+def _pool(parts: Sequence[Differences]) -> Differences:
+    """Join the differences of environments, for the wordings and seeds that all of them have."""
+    keys = set.intersection(*(set(part) for part in parts))
+    return {key: [value for part in parts for value in part[key]] for key in sorted(keys)}
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Condition]]:

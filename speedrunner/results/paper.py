@@ -13,6 +13,7 @@ import msgspec
 
 from speedrunner.config.schema import ModelOptions
 from speedrunner.results.conditions import TOO_MANY, Condition, has_cache
+from speedrunner.results.inference import RunKey
 from speedrunner.results.means import Spread, average, mean_sd, spread
 from speedrunner.results.measures import CUT
 from speedrunner.results.published import WITH, WITHOUT, Published, list_envs
@@ -73,7 +74,7 @@ def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
 def _compare_number(
     number: Published, model: str, command: str, conditions: Sequence[Condition]
 ) -> PaperComparison:
-    asked: dict[tuple[str, str], Mapping[int, RunResult]] = {}
+    asked: dict[tuple[str, str], Mapping[RunKey, RunResult]] = {}
     parts = []
     for env in list_envs(number.env):
         runs = asked[env, number.method] = find_runs(conditions, env, number.method, model)
@@ -105,7 +106,9 @@ def _quantity(name: str, runs: Iterable[RunResult]) -> Spread | None:
     return spread(None if value is None else factor * value for value in values)
 
 
-def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str) -> Mapping[int, RunResult]:
+def find_runs(
+    conditions: Sequence[Condition], env: str, method: str, model: str
+) -> Mapping[RunKey, RunResult]:
     """Return the runs of a condition; if several differ in more than seeds, those with the most rollouts."""
     fitting = [
         each
@@ -117,12 +120,12 @@ def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str
     return {} if farthest is None else farthest.runs
 
 
-def list_gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]]) -> list[str]:
+def list_gaps(asked: Mapping[tuple[str, str], Mapping[RunKey, RunResult]]) -> list[str]:
     """Return the missing and unfinished runs, by environment and method, as text."""
     gaps = []
     for (env, method), runs in asked.items():
         name = f"{method} on {env}"
-        open_ = [str(seed) for seed, run in runs.items() if run.unfinished]
+        open_ = [str(run.seed) for run in runs.values() if run.unfinished]
         if not runs:
             gaps.append(f"no run of {name}")
         elif len(runs) < SEEDS:

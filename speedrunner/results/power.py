@@ -18,12 +18,14 @@ from scipy.stats import nct, t  # type: ignore[import-untyped]
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_sides, keep_finished
 from speedrunner.results.conditions import group_runs
-from speedrunner.results.inference import CONFIDENCE, seed_values
+from speedrunner.results.engine_time import shared_part
+from speedrunner.results.inference import CONFIDENCE, RunKey, seed_values
 from speedrunner.results.paper import played_models
 from speedrunner.results.published import Claim, list_claims
 from speedrunner.results.run_result import read_result
 from speedrunner.results.writing import caption
 from speedrunner.store.discovery import runs_below
+from speedrunner.store.run_data import load
 
 POWER = 0.8
 MOST = 200
@@ -43,25 +45,27 @@ def power_lines(folder: Path) -> list[str]:
     conditions, _ = group_runs([read_result(path, None) for path in runs_below(folder)])
     lines: list[tuple[str, ...]] = [HEAD]
     for model in played_models(conditions):
+        played = [each for each in conditions if each.condition_name.model == model]
+        part = shared_part([load(run.path).requests for each in played for run in each.runs.values()])
         for claim in list_claims():
             if any(row.model not in (None, "", model) for row in claim):
                 continue  # about other models
             runs = [keep_finished(find_sides(row, model, conditions)) for row in claim]
-            power = 1 - (1 - POWER) / len(claim)
+            power = 1 - (1 - POWER) / len({row.counted_as for row in claim})
             needs = [estimate_need(row, own, power) for row, own in zip(claim, runs, strict=True)]
             if all(needs):
                 seeds, *numbers = max(need for need in needs if need)
-                hours = _hours_of_a_seed(runs) if seeds <= MOST else None
+                hours = _hours_of_a_seed(runs, part) if seeds <= MOST else None
                 last = (str(seeds) if seeds <= MOST else "-", short_number(hours and hours * seeds))
                 lines.append((f"{claim[0].claim}, {model}", *(f"{each:.3g}" for each in numbers), *last))
     return [*align_columns(lines), "", caption("power", power=POWER, most=MOST)]
 
 
-def _hours_of_a_seed(runs: Sequence[Runs]) -> float | None:
-    """Return the GPU-hours of one run of each condition; `None` if they are unknown."""
+def _hours_of_a_seed(runs: Sequence[Runs], part: float) -> float | None:
+    """Return the GPU-hours of one run of each condition, of which a part counts; `None` if unknown."""
     by_condition = {names: own.values() for each in runs for names, own in each.items()}
     hours = [[run.gpu_hours for run in own if run.gpu_hours is not None] for own in by_condition.values()]
-    return sum(sum(own) / len(own) for own in hours) if all(hours) else None
+    return part * sum(sum(own) / len(own) for own in hours) if all(hours) else None
 
 
 def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
@@ -81,7 +85,7 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
 
 
 def split_variance(
-    row: Claim, samples: Mapping[int, Sequence[numpy.ndarray]]
+    row: Claim, samples: Mapping[RunKey, Sequence[numpy.ndarray]]
 ) -> tuple[float, float, float, float]:
     """Return the mean and the variance of the seeds' values, the part of this variance that is between
     seeds, and the variance of an episode's value within a seed (of a ratio, to first order)."""

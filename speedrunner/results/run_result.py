@@ -17,6 +17,7 @@ from speedrunner.config.schema import Config
 from speedrunner.results.cache_rules import CacheRule
 from speedrunner.results.engine_time import gpu_hours
 from speedrunner.results.frames import frame_episodes, frame_sleeps
+from speedrunner.results.inference import RunKey
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import add_costs, average_tests
@@ -71,6 +72,11 @@ class RunResult:
     def seed(self) -> int:
         """Return the seed of the run."""
         return self.config.run.seed
+
+    @property
+    def key(self) -> RunKey:
+        """Return the wording of its prompts and its seed."""
+        return self.config.run.wording, self.config.run.seed
 
     @property
     def points(self) -> list[int]:

@@ -95,8 +95,7 @@ def test_nothing_is_shown_without_a_value() -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ("react", "opo", "asi", "voyager", "speedrunner"),
-        ("asi", "asi_replay", "speedrunner"),
+        ("react", "opo", "asi", "asi_replay", "voyager", "ace", "skill_folder", "speedrunner"),
         ("speedrunner", *(name for name in LOOKS if name.startswith("speedrunner-"))),
         ("mine", "yours", "others", "more"),
     ],

@@ -163,6 +163,20 @@ class TestSeveralComparisons:
         assert found.verdict == "contradicted"
         assert found.deciding.row.comparison == "score of crafter asi is below 0.3"
 
+    def test_one_of_usd_counts_once_though_both_cache_rules_judge_it(self) -> None:
+        ours, react = (
+            runs_of(name, "usd", [[usd]] * 3, "crafter")
+            for name, usd in (("speedrunner", 0.1), ("react", 0.2))
+        )
+        found = judge("dominates-in-usd", ours + react)
+        assert [each.row.measure for each in found.rows if each.runs == 6] == [
+            "score",
+            "cost_usd",
+            "cost_usd_cold",
+        ]
+        assert found.direction == "1 of 2"  # the scores are equal
+        assert (len(found.rows), len({each.row.counted_as for each in found.rows})) == (30, 20)
+
     def test_a_missing_one_leaves_the_claim_undecided_and_is_named(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14))
         assert (found.verdict, found.direction) == ("undecided", "4 of 4")

@@ -7,14 +7,17 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from speedrunner.results.conditions import FAMILIES, curve, group_runs, methods, places
+from speedrunner.results.conditions import FAMILIES, curve, group_runs, methods, places, pool_wordings
 from speedrunner.results.means import Spread, average, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
 def names(*runs: object) -> list[tuple[str, str, list[int]]]:
     groups, _ = group_runs(runs)  # type: ignore[arg-type]
-    return [(each.condition_name.env, each.condition_name.method, [*each.runs]) for each in groups]
+    return [
+        (each.condition_name.env, each.condition_name.method, [seed for _, seed in each.runs])
+        for each in groups
+    ]
 
 
 def test_deviation_is_the_sample_s() -> None:
@@ -64,6 +67,20 @@ def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: 
     run = summary(seed=1)
     config = structs.replace(run.config, **{section: structs.replace(getattr(run.config, section), **change)})
     assert names(summary(), replace(run, config=config)) == [("babyai", "react", [0, 1])]
+
+
+def test_wordings_are_joined_to_the_usual_one() -> None:
+    runs = [
+        summary(method=f"react-wording{wording}" if wording else "react", seed=seed, wording=wording)
+        for wording in (0, 2)
+        for seed in (0, 1)
+    ]
+    alone = summary(method="asi-wording1", wording=1)
+    pooled = pool_wordings(group_runs([*reversed(runs), alone])[0])
+    assert [(each.condition_name.method, [*each.runs]) for each in pooled] == [
+        ("asi-wording1", [(1, 0)]),
+        ("react", [(0, 0), (0, 1), (2, 0), (2, 1)]),
+    ]
 
 
 def test_the_schedule_of_an_evaluation_is_none_of_its_settings() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy
 import pytest
 from scipy.stats import binomtest
 
@@ -42,10 +43,25 @@ def test_where_all_pairs_differ_by_the_same_there_is_nothing_to_test(value: floa
 
 class TestSeeds:
     def test_the_test_is_one_of_the_seeds_means(self) -> None:
-        values = {0: [0.0, 2.0], 1: [2.0, 2.0], 2: [3.0]}
+        values = {(0, 0): [0.0, 2.0], (0, 1): [2.0, 2.0], (0, 2): [3.0]}
         assert ttest_seeds(values) == paper_ttest([1.0, 2.0, 3.0])
-        assert ttest_seeds({0: [1.0, 2.0]}) == Estimate(1.5, None, None, 1)
+        assert ttest_seeds({(0, 0): [1.0, 2.0]}) == Estimate(1.5, None, None, 1)
         assert ttest_seeds({}) is None
+
+    @pytest.mark.parametrize(("wording_sd", "seed_sd"), [(1.0, 0.0), (1.0, 1.0)])
+    def test_wordings_are_a_second_random_factor(self, wording_sd: float, seed_sd: float) -> None:
+        random, cases = numpy.random.default_rng(0), 1000
+        effects = (
+            random.normal(0, wording_sd, (cases, 4, 1))
+            + random.normal(0, seed_sd, (cases, 1, 3))
+            + random.normal(0, 0.5, (cases, 4, 3))
+        )  # there is no difference: all that is found is false
+        crossed = [ttest_seeds({key: [x] for key, x in numpy.ndenumerate(own)}) for own in effects]
+        independent = [paper_ttest(own.ravel().tolist()) for own in effects]
+        false, naive = (
+            sum(each is not None and (each.p or 1) < 0.05 for each in own) for own in (crossed, independent)
+        )
+        assert false <= 0.05 * cases < 0.2 * cases < naive
 
     def test_the_bootstrap_of_one_seed_resamples_its_episodes(self) -> None:
         values = [0.0, 1.0, 1.0, 0.0, 1.0]

@@ -8,7 +8,7 @@ import pytest
 from speedrunner.results.power import MOST, estimate_need, seeds_needed, split_variance
 from speedrunner.results.published import Claim
 from tests.speedrunner.results.test_claims import runs_of
-from tests.verdict_simulation import ABOVE_0, TIE, simulate
+from tests.verdict_simulation import AT_THE_END, simulate
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_before_training_a_seed_varies_without_its_library() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("claim", "effect"), [(ABOVE_0, 0.0), (TIE, 0.1)])
+@pytest.mark.parametrize(("claim", "effect", "wordings"), AT_THE_END)
 def test_of_1000_cases_at_the_end_of_the_range_at_most_five_percent_are_decided(
-    claim: Claim, effect: float
+    claim: Claim, effect: float, wordings: int
 ) -> None:
-    found = simulate(claim, effect, 3, 1000)
+    found = simulate(claim, effect, 3, 1000, wordings)
     assert found["supported"] + found["contradicted"] <= 50
     assert found["undecided"] >= 950

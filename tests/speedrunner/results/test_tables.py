@@ -35,14 +35,14 @@ class TestPairs:
         theirs = [scores("react", 0, 0.5, 0.5), scores("react", 1, 0.0, 0.25)]
         found = tables(*ours, *theirs, scores("react", 2, 0.0, 0.0))
         row = rows(found["ttests"])[0]
-        differences = {0: [0.5, 0.0], 1: [1.0, -0.25]}
+        differences = {(0, 0): [0.5, 0.0], (0, 1): [1.0, -0.25]}
         test, around = ttest_seeds(differences), bootstrap_seeds(differences)
         paper = paper_ttest([0.5, 0.0, 1.0, -0.25])
         assert test is not None
         assert around is not None
         assert paper is not None
         names = {"env": "babyai", "model": "tiny-random", "metric": "score", "a": "speedrunner", "b": "react"}
-        names |= {"checkpoint": 200, "seeds": 2, "pairs": 4}
+        names |= {"checkpoint": 200, "wordings": 1, "seeds": 2, "pairs": 4}
         assert row == {
             **names, "difference": test.mean, "low": test.low, "high": test.high, "t": test.t, "p": test.p,
             "boot_low": around.low, "boot_high": around.high, "paper_p": paper.p,
