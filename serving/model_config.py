@@ -27,7 +27,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         string_tokens: longest string argument of a tool call, in tokens; the call's grammar enforces it.
-        thinking_tokens: budget of the thinking region, in tokens; 0 turns thinking off.
+        thinking_tokens: budget of the reasoning before each call, in tokens: of the thinking region or, for
+            models without one, of plain text; 0 allows none.
         temperature: sampling temperature; `None` leaves it to the engine (vLLM: 1.0).
         top_p: nucleus sampling, a share of probability mass; `None` leaves it to the engine (vLLM: 1.0).
         top_k: sample from the k likeliest tokens; `None` leaves it to the engine (vLLM: all).
@@ -115,8 +116,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         tool_format: how the model writes a tool call natively; needed on the completions API.
         tools_in: what shows the tools to the model: its chat template, or the system message. A template that
             shows none leaves them to the system message in any case (`serving.tokens.chat_template`).
-        thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
-            finds it at the end of its prompt (`prompted`).
+        thinking: how a thinking region opens: the model writes `<think>` itself (`generated`), or finds it in
+            its prompt (`prompted`); a model with `none` reasons in plain text.
         thinking_closing: text that ends a thinking region when its budget is used up, before the closing tag,
             as the model's publisher recommends; empty: the region ends in mid-sentence. The grammar forces
             it, so its tokens are output tokens beyond `thinking_tokens`.

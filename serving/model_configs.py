@@ -25,6 +25,10 @@ STRING_TOKENS = {"actor": 1024, "inducer": 8192}
 """Default of each role's longest string argument: an actor writes names, an inducer whole skills. A short
 context lowers it to a quarter of the context."""
 
+THINKING_TOKENS = {"actor": 256, "inducer": 2048}
+"""Default of each role's budget for reasoning (completions API), at most an eighth of the context. Without
+any, ReAct would only act, so a model config or a command must ask for 0."""
+
 DEFAULTS: dict[str, Any] = {
     "tried": "Nothing yet.",
     "prices": {"uncached": 0, "cached": 0, "output": 0},
@@ -127,8 +131,11 @@ def _fill_in(content: Any) -> Any:
     if not isinstance(content, dict) or content.get("base_url") is not None:
         return content
     context = content.get("context")
-    most = context // 4 if isinstance(context, int) and context >= 4 else max(STRING_TOKENS.values())
-    roles = {name: {"string_tokens": min(tokens, most)} for name, tokens in STRING_TOKENS.items()}
+    most = context if isinstance(context, int) and context >= 8 else 4 * max(STRING_TOKENS.values())
+    roles = {name: {"string_tokens": min(tokens, most // 4)} for name, tokens in STRING_TOKENS.items()}
+    if content.get("api", "completions") == "completions":
+        for name, tokens in THINKING_TOKENS.items():
+            roles[name]["thinking_tokens"] = min(tokens, most // 8)
     # A turn of a hybrid model resumes within 16 tokens of the last prompt's end, not in blocks.
     unit = {"prefix-match-unit": 16} if content.get("cache") == "hybrid" else {}
     server = _add(DEFAULTS["server"], {"flags": unit})
@@ -208,8 +215,6 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
     """Return a role's settings that the model config's API does not support."""
     if role.thinking_tokens and model_config.api != "completions":
         yield f"thinking_tokens must be 0 with `api: {model_config.api}`, which has no thinking budget"
-    elif role.thinking_tokens and model_config.thinking == "none":
-        yield "thinking_tokens must be 0 with `thinking: none`"
     if not model_config.hosted and role.reasoning_effort is not None:
         yield "reasoning_effort is for hosted models; use thinking_tokens or template_options for others"
     if model_config.hosted and role.template_options:

@@ -24,9 +24,6 @@ from serving.tokens.transcript import open_transcript
 SAMPLING = ("temperature", "top_p", "top_k")
 """Values of a role that publishers recommend in `generation_config.json`."""
 
-THINKING_TOKENS = {"actor": 256, "inducer": 2048}
-"""Default budgets of a model that thinks, in tokens."""
-
 CALLS = {"qwen3_xml": "<function=", "qwen3_json": "<tool_call>", "llama3_json": '"parameters":'}
 """Tool formats, and the text by which a rendered call shows each; the first that occurs is the model's."""
 
@@ -44,7 +41,8 @@ CPU_CONTEXT = 8192
 
 HEADER = """\
 # {model}; `serving/model_config.py` explains all fields.
-# Those that are left out have defaults: `tried`, `prices` (0), `server`, and `string_tokens` of the roles.
+# Those that are left out have defaults: `tried`, `prices` (0), `server`, and
+# `thinking_tokens` and `string_tokens` of the roles.
 """
 
 
@@ -90,12 +88,8 @@ def describe_model(model: str | Path, name: str) -> str:
         content["cache"] = "hybrid"
     sampling = _read(folder / "generation_config.json")
     own = {key: sampling[key] for key in SAMPLING if sampling.get(key) is not None}
-    roles = {
-        role: own | ({"thinking_tokens": min(tokens, context // 8)} if content["thinking"] != "none" else {})
-        for role, tokens in THINKING_TOKENS.items()
-    }
-    if roles["actor"]:
-        content["roles"] = roles
+    if own:
+        content["roles"] = {"actor": own, "inducer": own.copy()}
     return HEADER.format(model=model) + yaml.safe_dump(content, sort_keys=False)
 
 

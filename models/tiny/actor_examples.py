@@ -11,7 +11,6 @@ from envs.babyai import TASKS, WORLD_SEEDS, BabyAI
 from models.tiny.example_libraries import WORDINGS, Skilled, draw_library
 from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
 from serving.tokens.formats import FORMATS
-from serving.tokens.formats.json_calls import BEGIN, END
 from serving.tokens.formats.json_value import dumps
 from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
@@ -94,7 +93,8 @@ NOISE = ("turn_left", "turn_right", "go_forward", "go_forward", "pick_up", "drop
 
 def write_call(call: ToolCall) -> str:
     """Return the text of a call, including the end of its turn."""
-    return f'{BEGIN}{{"name": {dumps(call.name)}, "arguments": {dumps(call.arguments)}}}{END}<|im_end|>'
+    written = f'{{"name": {dumps(call.name)}, "arguments": {dumps(call.arguments)}}}'
+    return f"<tool_call>\n{written}\n</tool_call><|im_end|>"
 
 
 def snapshots(tokenizer: ChatTokenizer, seed: int) -> Iterator[Example]:

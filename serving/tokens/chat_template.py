@@ -29,12 +29,15 @@ You act by calling one of these tools; each is described by one line of JSON:
 {tools}
 </tools>
 
-Each of your answers is one call, in this form:
+Each of your answers ends with one call, in this form:
 {form}
 
 The reply to a call is in the next message, between <tool_response> and </tool_response>.\
 """
 """The section of a system message that describes the tools."""
+
+REASONING = "Reason in plain text before each call, in at most {tokens} tokens."
+"""What a model without thinking is told."""
 
 _PROBE = ToolSpec(
     "zqtool",
@@ -78,18 +81,22 @@ class ChatTemplate:
         text = f"the chat template omits {' and '.join(missing)}, which go into the {where} message"
         return text if missing else ""
 
-    def first_messages(self, messages: Messages, tools: Sequence[ToolSpec], form: str) -> Messages:
+    def first_messages(
+        self, messages: Messages, tools: Sequence[ToolSpec], form: str, reasoning_tokens: int = 0
+    ) -> Messages:
         """Return messages that the template writes whole.
 
         Args:
             tools: the tools that the system message must show; empty if the template writes them.
             form: how the model writes a call.
+            reasoning_tokens: budget of the reasoning that the model writes as plain text; 0 for none.
         """
-        if tools:
-            lines = "\n".join(dumps(tool.openai["function"]) for tool in tools)
-            section = TOOLS.format(tools=lines, form=form)
+        lines = "\n".join(dumps(tool.openai["function"]) for tool in tools)
+        sections = [TOOLS.format(tools=lines, form=form)] if tools else []
+        sections += [REASONING.format(tokens=reasoning_tokens)] if reasoning_tokens else []
+        if sections:
             has_system = messages[0]["role"] == "system"
-            text = f"{messages[0]['content']}\n\n{section}" if has_system else section
+            text = "\n\n".join([messages[0]["content"]] * has_system + sections)
             messages = [{"role": "system", "content": text}, *messages[has_system:]]
         if messages[0]["role"] == "system" and not self.writes_system:
             system, first, *rest = messages

@@ -14,7 +14,7 @@ class Frame(msgspec.Struct, frozen=True):
         user_turn: text before and after a message to the model, up to the model's next turn.
         tool_reply: text before and after the reply to a tool call, up to the model's next turn.
         json_replies: whether the reply itself is written as a JSON string.
-        controls: texts that must not occur in a thinking region, since they would end the region or the turn.
+        controls: texts that must not occur in reasoning, since they would end it or the turn.
     """
 
     end_of_turn: str
@@ -43,5 +43,9 @@ LLAMA3 = Frame(
     user_turn=("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
     tool_reply=("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
     json_replies=True,
+    controls=(
+        *("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|python_tag|>"),
+        *("<|start_header_id|>", "<|end_header_id|>"),
+    ),
 )
 """The frame of Llama 3.1 to 3.3; their template passes a tool's reply through `tojson`."""

@@ -18,7 +18,7 @@ from serving.errors import InvalidCall, TruncatedCall
 from serving.model_config import ModelConfig, ThinkingStyle
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.formats.json_value import dumps
-from serving.tokens.grammar import Part, one_of, sequence, thinking
+from serving.tokens.grammar import Part, free_text, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 
@@ -31,8 +31,8 @@ class ReadAnswer:
 
     Attributes:
         text: the text after the reasoning, without the end of the turn.
-        reasoning_tokens: generated tokens up to the end of the thinking region.
-        thought_cut: whether its budget closed that region.
+        reasoning_tokens: generated tokens up to the end of the thinking region, or up to the call.
+        thought_cut: whether the budget ended the reasoning.
         call: the tool call; `None` exactly when `problem` says why there is none.
     """
 
@@ -49,7 +49,7 @@ class Transcript:
 
     Args:
         thinking_style: how the model opens its thinking.
-        thinking_tokens: budget of each thinking region; 0 turns thinking off.
+        thinking_tokens: budget of the reasoning before each call; 0 allows none.
         string_tokens: bound of each string argument.
         thinking_closing: text that ends a thinking region at its budget; empty for none.
         tools_in_system: whether the system message shows the tools, not the chat template.
@@ -81,10 +81,16 @@ class Transcript:
         self._budget = thinking_tokens
         self._string_tokens = string_tokens
         self._thinks = thinking_style != "none" and thinking_tokens > 0
+        self._reasons_in_text = thinking_style == "none" and thinking_tokens > 0
         self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
         options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
         options |= template_options or {}
-        messages = template.first_messages(messages, tools if tools_in_system else [], tool_format.FORM)
+        messages = template.first_messages(
+            messages,
+            tools if tools_in_system else [],
+            tool_format.FORM,
+            thinking_tokens if self._reasons_in_text else 0,
+        )
         shown = [] if tools_in_system else tools
         self.ids, self._opening = tokenizer.first_prompt(messages, shown, **options)
         self._has_call = False
@@ -95,6 +101,8 @@ class Transcript:
                 thinking_tokens, self._begin, _THINK_END, self._frame.controls, thinking_closing
             )
             call = sequence(region, call)
+        elif self._reasons_in_text:
+            call = sequence(free_text(thinking_tokens, (*self._frame.controls, tool_format.BEGIN)), call)
         self.grammar: Part = call
 
     @property
@@ -128,7 +136,7 @@ class Transcript:
         """Return everything that the model wrote, without the end of its turn, from the parts that `answer`
         read."""
         if not self._thinks:
-            return text
+            return reasoning + text
         return self._begin + reasoning + (_THINK_END + text if text else "")
 
     def tell(self, text: str) -> None:
@@ -145,8 +153,12 @@ class Transcript:
 
     def _split(self, ids: list[int]) -> tuple[str, str, int, bool]:
         """Return the reasoning, the text after it, how many of `ids` are the reasoning with its frame, and
-        whether its budget closed it."""
+        whether its budget ended it."""
         text = self._tokenizer.decode(ids)
+        if self._reasons_in_text:
+            reasoning, begin, rest = text.partition(self._format.BEGIN)
+            tokens = self._find_covering_ids(ids, reasoning)
+            return reasoning, begin + rest, tokens, bool(begin) and tokens >= self._budget
         if not self._thinks:
             return "", text, 0, False
         before, end, rest = text.partition(_THINK_END.strip())

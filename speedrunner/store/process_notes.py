@@ -37,17 +37,18 @@ def changes(before: Process, after: Process) -> list[str]:
 
 
 def caveats(processes: Iterable[Process]) -> list[str]:
-    """Return the caveats of the model configs, without duplicates."""
-    model_configs = (
-        model_config for process in processes for model_config in (process.actor, process.inducer)
-    )
-    return sorted(
-        {
-            f"{model_config.name}: {model_config.caveat.rstrip('.')}"
-            for model_config in model_configs
-            if model_config.caveat
-        }
-    )
+    """Return the caveats of the model configs, and which roles do not reason, without duplicates."""
+    found = set()
+    for process in processes:
+        silent: dict[str, list[str]] = {}
+        for role, model_config in (("actor", process.actor), ("inducer", process.inducer)):
+            if model_config.caveat:
+                found.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
+            if model_config.api == "completions" and not model_config.role(role).thinking_tokens:
+                silent.setdefault(model_config.name, []).append(role)
+        for name, roles in silent.items():
+            found.add(f"{name}: no reasoning before calls of {' and '.join(roles)} (thinking_tokens=0)")
+    return sorted(found)
 
 
 def process_lines(processes: Sequence[Process]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pytest
@@ -38,18 +38,21 @@ def messages(text: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": "Call a tool."}, {"role": "user", "content": text}]
 
 
-@pytest.mark.parametrize("thinking", ["thinking", "silent"])
+@pytest.mark.parametrize("reasoning", ["thinking", "in plain text", "none"])
 async def test_every_call_is_valid_and_the_ledger_is_exact(
-    engine_server: Any, tiny_tokenizer: ChatTokenizer, thinking: Literal["thinking", "silent"]
+    engine_server: Any, tiny_tokenizer: ChatTokenizer, reasoning: str
 ) -> None:
-    budget = 20 if thinking == "thinking" else 0
-    model = model_of(engine_server, tiny_tokenizer, budget)
+    budget = 0 if reasoning == "none" else 20
+    model_config = thinking(engine_server.model_config, budget)
+    if reasoning == "in plain text":
+        model_config = msgspec.structs.replace(model_config, thinking="none")
+    model = Model(model_config, engine_server.model.engine, tiny_tokenizer)
     counted = await read_counters(engine_server.endpoint)
     seen = len(engine_server.rows)
-    rng = random.Random(thinking)
+    rng = random.Random(reasoning)
     talks: list[TokenConversation] = []
     for number in range(6):
-        talk = model.converse("actor", messages(f"{thinking} {number}"), rng.sample(TOOLS, 4), LABELS)
+        talk = model.converse("actor", messages(f"{reasoning} {number}"), rng.sample(TOOLS, 4), LABELS)
         assert isinstance(talk, TokenConversation)
         talks.append(talk)
     answers = [
@@ -60,6 +63,7 @@ async def test_every_call_is_valid_and_the_ledger_is_exact(
     assert len(answers) == 18
     assert [str(answer.problem) for answer in answers if answer.problem] == []
     assert all(answer.call is not None for answer in answers)
+    assert all(bool(answer.reasoning) == (budget > 0) for answer in answers)
     assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
     assert all(answer.usage.completion == len(answer.token_ids) for answer in answers)
     rows = engine_server.rows[seen:]

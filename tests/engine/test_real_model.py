@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 
 SHORT = (
     *("run.rollouts=3", "run.sleep_every=3", "run.eval_every=3", "run.test_episodes=1", "run.max_actions=10"),
-    *("model.actor.max_calls=5", "model.inducer.max_calls=3"),
+    *("model.actor.max_calls=5", "model.actor.thinking_tokens=8"),
+    *("model.inducer.max_calls=3", "model.inducer.thinking_tokens=8"),
 )
 
 
@@ -27,5 +28,6 @@ def test_it_reads_its_tools_and_plays_episodes_and_a_sleep_to_the_token(tmp_path
     played = [turn for row in run.episodes for turn in run.trajectory(row.episode).turns]
     assert played
     assert all(turn.call is not None for turn in played)  # it knows no tool call but those of the grammar
+    assert all(turn.usage.reasoning for turn in played)
     assert min(turn.usage.prompt for turn in played) > 500  # six tools with their documentation
     assert [len(sleep.agents) for sleep in run.sleeps] == [1]

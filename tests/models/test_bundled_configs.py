@@ -45,10 +45,10 @@ class TestEveryCard:
         model_config = MODEL_CONFIGS[name]
         if name in ON_GPUS:
             assert model_config.prices == Prices(uncached=0, cached=0, output=0)
-            thinks = model_config.thinking != "none"
-            assert model_config.role("actor").thinking_tokens == (256 if thinks else 0)
-            assert model_config.role("inducer").thinking_tokens == (2048 if thinks else 0)
+            assert model_config.role("actor").thinking_tokens == 256
+            assert model_config.role("inducer").thinking_tokens == 2048
             # Qwen's documentation ends a thinking region at its budget with this sentence.
+            thinks = model_config.thinking != "none"
             assert ("Considering the limited time" in model_config.thinking_closing) == thinks
         if model_config.hosted:
             assert model_config.role("actor").reasoning_effort == "low"

@@ -19,7 +19,7 @@ MISTAKES: list[dict[str, Any]] = [
     *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
     *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "completions"]}),
     {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
-    *({"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
+    {"tool_format": None},
     *({"server__flags": {flag: 2}} for flag in ("port", "data-parallel-size")),
     *(
         {"server__flags": {"seed": [1]}},

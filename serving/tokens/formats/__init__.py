@@ -13,6 +13,8 @@ class ToolFormat(Protocol):
     """One native format: a module or an object with these functions, and the frame of its models' turns."""
 
     FRAME: Frame
+    BEGIN: str
+    """The text with which each call begins."""
     FORM: str
     """How a call is written, for models whose chat template does not say it."""
 

@@ -15,8 +15,6 @@ from serving.tokens.frame import CHATML, LLAMA3, Frame
 from serving.tokens.grammar import Part, constant, sequence
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 
-BEGIN, END = "<tool_call>\n", "\n</tool_call>"
-
 
 class JsonFormat:
     """A format of calls that are one JSON object; see `ToolFormat`.
@@ -29,6 +27,7 @@ class JsonFormat:
 
     def __init__(self, frame: Frame, key: str, begin: str = "", end: str = "") -> None:
         self.FRAME = frame
+        self.BEGIN = begin.strip() or '{"name"'
         self.FORM = f'{begin}{{"name": TOOL, "{key}": {{PARAMETER: VALUE, ...}}}}{end}'
         self._key, self._begin, self._end = key, begin, end
         fields = [("name", str), ("arguments", dict[str, Any])]
@@ -55,5 +54,5 @@ class JsonFormat:
         return checked_call(ToolCall(found.name, found.arguments), tools, text)
 
 
-QWEN = JsonFormat(CHATML, "arguments", BEGIN, END)
+QWEN = JsonFormat(CHATML, "arguments", "<tool_call>\n", "\n</tool_call>")
 LLAMA = JsonFormat(LLAMA3, "parameters")

@@ -31,7 +31,7 @@ from serving.tokens.frame import CHATML
 from serving.tokens.grammar import Part, constant, free_text, one_of, optional, sequence
 from serving.tokens.tools import Schema, ToolCall, ToolSpec, checked_call
 
-FRAME = CHATML
+FRAME, BEGIN = CHATML, "<tool_call>"
 FORM = """\
 <tool_call>
 <function=TOOL>

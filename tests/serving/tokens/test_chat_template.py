@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from serving.errors import InvalidModelConfig
+from serving.tokens.chat_template import REASONING
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
@@ -68,17 +69,17 @@ def make(tiny_folder: str, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 
 def converse(tokenizer: ChatTokenizer, name: str) -> Transcript:
-    """Return a conversation: a call, its reply, an answer without a call, the reply to that."""
+    """Return a conversation: a reasoned call, its reply, an answer without a call, the reply to that."""
     in_system = not tokenizer.template.writes_tools
     said = [{"role": "system", "content": "You walk."}, {"role": "user", "content": "Find the door."}]
     form = FORMATS[FORMAT.get(name, "qwen3_json")]
-    options = {"thinking_style": "none", "thinking_tokens": 0, "string_tokens": 8}
+    options = {"thinking_style": "none", "thinking_tokens": 16, "string_tokens": 8}
     transcript = Transcript(tokenizer, form, said, [GO], tools_in_system=in_system, **options)  # type: ignore[arg-type]
     end = tokenizer.control_id(tokenizer.template.eos)
     call = CALLS[FORMAT.get(name, "qwen3_json")]
-    for text in (call, "I see."):
+    for text in (f"I search.\n{call}", "I see."):
         read = transcript.answer([*tokenizer.framed(text), end])
-        assert (read.call is not None) == (text is call), read.problem
+        assert (read.call is not None) == (call in text), read.problem
         transcript.tell(f'A "{text[:1]}" door.')
     return transcript
 
@@ -92,6 +93,7 @@ def test_a_model_reads_its_tools_the_form_of_a_call_and_each_reply(
     golden(f"chat_templates/{name}.txt", f"[{tokenizer.template.note or 'all by the template'}]\n{text}\n")
     first = text[: text.index("Find the door.") + 200]
     assert all(word in first for word in ("You walk.", '"go"' if "xml" not in name else "go", "steps"))
+    assert REASONING.format(tokens=16) in first
     assert "Walk some steps." in first
     assert text.count("Find the door.") == 1
     assert tokenizer.template.eos in text or name == "no_system"  # there, <eos> ends an answer, but no turn

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.tools import ToolCall, ToolSpec
+from serving.tokens.transcript import Transcript
 from tests.grammar_walks import avoids, stretches
 from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, CHOICE, ENDS_OF_XML_STRINGS, TOOLS
@@ -51,6 +52,32 @@ def test_a_string_can_use_up_its_bound_and_ends_there(served: Served) -> None:
     long = TENDENCIES["towards long strings"]
     lengths = [len(served.walks.walk(part, random.Random(seed), long)) for seed in range(3)]
     assert min(lengths) > 200
+
+
+def test_a_model_without_thinking_reasons_in_plain_text_up_to_its_budget(served: Served) -> None:
+    said = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Go."}]
+    options = {"thinking_style": "none", "thinking_tokens": 12, "string_tokens": 8}
+    tools = [TOOLS["say"], TOOLS["nested"]]
+    talk = Transcript(served.tokenizer, served.format, said, tools, **options)  # type: ignore[arg-type]
+    assert "Play.\n\nReason in plain text before each call, in at most 12 tokens." in talk.text
+    for seed in range(24):
+        endless = avoids(b"<", b"{") if seed % 2 else None
+        ids = served.walks.walk(talk.grammar, random.Random(seed), endless)
+        assert len(ids) <= talk.answer_tokens
+        read = talk.answer(ids)
+        talk.tell("A wall.")
+        assert read.call is not None
+        assert read.text.startswith(served.format.BEGIN)
+        assert talk.written(read.reasoning, read.text) == served.tokenizer.decode(ids[:-1])
+        reasoning = served.tokenizer.decode(ids[: read.reasoning_tokens])
+        assert reasoning.startswith(read.reasoning)
+        # One more token may hold the end of the reasoning and the beginning of the call.
+        assert read.reasoning_tokens in ((12, 13) if endless else range(14))
+        assert read.thought_cut == (read.reasoning_tokens >= 12)
+    call = served.rendered("say", {"text": "a"})
+    allowed = [call, f"I walk.\n{call}"]
+    assert all(served.walks.accepts(talk.grammar, text) for text in allowed)
+    assert not served.walks.accepts(talk.grammar, f"{served.format.BEGIN} I walk. {call}")
 
 
 def arguments_of(name: str) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:

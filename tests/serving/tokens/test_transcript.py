@@ -183,6 +183,7 @@ THOUGHTS = ["Hm.", "", "  I walk.\nAnd on.  "]
     ("style", "begin", "thoughts"),
     [
         ("none", "", None),
+        ("none", "", [*THOUGHTS, "I walk.\n"]),
         ("generated", "", None),
         ("generated", "<think>\n", THOUGHTS),
         ("prompted", "", THOUGHTS),
@@ -192,7 +193,8 @@ def test_what_was_read_of_an_answer_is_enough_to_write_it_again(
     tiny_tokenizer: ChatTokenizer, style: ThinkingStyle, begin: str, thoughts: list[str] | None
 ) -> None:
     talk = transcript(tiny_tokenizer, style, thinking_tokens=0 if thoughts is None else 32)
-    framed = [""] if thoughts is None else [f"{begin}{thought}\n</think>\n\n" for thought in thoughts]
+    end = "" if style == "none" else "\n</think>\n\n"
+    framed = [f"{begin}{thought}{end}" for thought in thoughts] if thoughts else [""]
     for written in (frame + text for frame in framed for text in (call("go", to="x").written, "No call.")):
         answer = talk.answer(ids_of(tiny_tokenizer, written))
         assert talk.written(answer.reasoning, answer.text) == written

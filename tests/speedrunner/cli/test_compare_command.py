@@ -11,6 +11,7 @@ import pytest
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
+from speedrunner.store.process_notes import caveats
 from tests.scripted_runs import ScriptedRun, in_process
 
 
@@ -25,7 +26,7 @@ def test_means_are_those_of_the_table_of_checkpoints(learnt: ScriptedRun, other:
     table = frame_checkpoints(data, costs).to_dict("index")
     done = in_process("compare", str(learnt.dir), str(other), "--json")
     found = json.loads(done.stdout)
-    assert found["notes"] == []
+    assert found["notes"] == caveats(learnt.data.processes)
     assert {row["rollouts"] for row in found["rows"]} == set(table)
     for row in found["rows"]:
         name = {"usd": "actor_usd"}.get(row["metric"], row["metric"])

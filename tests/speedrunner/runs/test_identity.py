@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.model_config import ModelConfig, ServerOptions
+from serving.model_config import ModelConfig, Roles, ServerOptions
 from serving.model_configs import load_model_config
 from serving.usage import Prices
 from speedrunner.config.compose import compose
@@ -176,10 +176,18 @@ class TestDigests:
         assert digest(weights[: 3 * STRIDE], tmp_path) != before
 
 
-def test_what_model_configs_remark_is_said_once_for_each_model(process: Process) -> None:
+def test_what_model_configs_remark_and_roles_without_reasoning_are_said_once_for_each_model(
+    process: Process,
+) -> None:
+    assert caveats([process, process]) == [
+        "tiny-random: no reasoning before calls of actor and inducer (thinking_tokens=0)"
+    ]
+    role = msgspec.structs.replace(process.actor.roles.actor, thinking_tokens=8)
+    reasoning = msgspec.structs.replace(process.actor, roles=Roles(role, role))
+    process = changed(process, actor=reasoning, inducer=reasoning)
     assert caveats([process]) == process_lines([process]) == []
-    said = msgspec.structs.replace(process.actor, caveat="a teaching model")
-    other = msgspec.structs.replace(process.actor, name="other", caveat="another one")
+    said = msgspec.structs.replace(reasoning, caveat="a teaching model")
+    other = msgspec.structs.replace(reasoning, name="other", caveat="another one")
     after = changed(process, actor=said, inducer=other)
     assert caveats([after, after]) == ["other: another one", "tiny-random: a teaching model"]
     assert changes(process, changed(process, actor=said, inducer=said)) == []
