@@ -86,7 +86,7 @@ class TestTools:
         assert "MISSED" in told.stdout
         found = one_object(machine.stdout)
         assert found["kinds"][-1] == {"probe": "all", "valid": 11, "invalid": 1, "truncated": 0}
-        assert [each["value"] for each in found["figures"]] == [1, None, None, None]
+        assert [each["value"] for each in found["figures"]] == [1]
 
     def test_calls_on_the_chat_api_have_no_target(
         self, tiny_model_config: ModelConfig, tiny_folder: str, tiny_tokenizer: ChatTokenizer, tmp_path: Path
