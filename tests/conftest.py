@@ -36,6 +36,9 @@ OWN_SERVERS = (
 )
 """Files of the engine's slow tests that start servers: any worker may play them."""
 
+GRAMMARS = ("tests/serving/tokens/", "tests/serving/probes/")
+"""Folders whose tests share grammars of the tool formats, which take seconds to compile."""
+
 PROCESS_FOLDERS = (f"{ENGINE}/", "tests/browser/", "tests/slurm/", "tests/gpu/")
 """Folders whose tests all have the marker `process`."""
 
@@ -115,11 +118,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 def group(file: str, is_slow: bool) -> str:
-    """Return a test's file, or the folder of those tests that share an engine or a build of a model."""
+    """Return a test's file, or the folder of those tests that share an engine, a model or grammars."""
     if is_slow and file == SLOW_WITH_ENGINE:
         return ENGINE
     if is_slow and file.endswith(OWN_SERVERS):
         return file
+    if file.startswith(GRAMMARS):
+        return GRAMMARS[0]
     shared = (ENGINE, "tests/models")
     return next((folder for folder in shared if file.startswith(f"{folder}/")), file)
 
