@@ -21,22 +21,3 @@ from envs.text_env import (
     UnknownEnvironment,
     UnknownTask,
 )
-
-__all__ = [
-    "EnvironmentFault",
-    "EpisodeOver",
-    "InvalidOption",
-    "InvalidPrimitiveCall",
-    "Limits",
-    "Opening",
-    "Outcome",
-    "Primitive",
-    "Split",
-    "Task",
-    "TextEnv",
-    "UnknownEnvironment",
-    "UnknownTask",
-    "check_environment",
-    "make",
-    "splits",
-]

@@ -8,16 +8,3 @@ from serving.model_config import ModelConfig, Role, Roles, ServerOptions
 from serving.model_configs import list_model_configs, load_model_config
 from serving.usage import Prices, Usage
 from serving.weights import prepare
-
-__all__ = [
-    "InvalidModelConfig",
-    "ModelConfig",
-    "Prices",
-    "Role",
-    "Roles",
-    "ServerOptions",
-    "Usage",
-    "list_model_configs",
-    "load_model_config",
-    "prepare",
-]

@@ -7,5 +7,3 @@ docs/data.md lists their tables and columns, and has examples.
 from speedrunner.results.loading import Run, Runs, TableName, load, load_all
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import RunData
-
-__all__ = ["Run", "RunData", "Runs", "StorageError", "TableName", "load", "load_all"]
