@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 import envs
 from envs import InvalidOption
 from envs import env_registry as environments
 from envs.class_registry import Registry
-from serving.model_configs import load_model_config
 from serving.plain_records import flat
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import CONFIGS, GROUPS, OPEN_GROUPS, compose
@@ -29,7 +27,6 @@ from speedrunner.config.schema import (
     default_mapping,
 )
 from speedrunner.experiments.cluster.cluster_config import Cluster
-from speedrunner.experiments.grid import grid_of
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_registry import InvalidMethodOption
 from tests.registered import options
@@ -132,53 +129,6 @@ def test_each_method_has_a_file_with_all_its_options() -> None:
     files = {file.stem: content(f"method/{file.name}") for file in (CONFIGS / "method").iterdir()}
     assert files.pop("custom") == {"name": "???"}
     assert files == with_options(methods.REGISTRY)
-
-
-RUN = {"rollouts": 200, "sleep_every": 10, "eval_every": 50, "test_episodes": 30, "wall_clock_s": 1800,
-       "wall_clock": "all", "max_actions": None, "stop_after_repeats": 0}  # fmt: skip
-"""Sections 4.3 and A.2: the whole rollout has 30 minutes."""
-
-METHODS = {"asi": {"overflow": "discard"}, "voyager": {"overflow": "discard"}, "opo": {}, "react": {},
-           "speedrunner": {"inducer_calls": 100, "interpreter": "on", "visibility": "split"}}  # fmt: skip
-"""Main results, Figure 3; Appendix A.1."""
-
-ENVS = {
-    "env=crafter": (2000, 2000, 18),
-    "env=babyai": (30, 128, 6),
-    "env=scienceworld env.family=3": (100, None, 25),
-}
-"""LLM calls, actions and primitives (Appendices B to D; the 128 steps are the simulator's)."""
-
-
-@pytest.mark.parametrize("name", ["main", "models", "ablations", "interpreter", "zombies", "shift", "replay"])
-def test_the_paper_s_experiments_have_the_values_that_it_states(name: str) -> None:
-    for run in grid_of([f"experiment={name}"]).runs():
-        config = run.config
-        stated = RUN | ({"rollouts": config.run.rollouts} if config.run.start_from else {})
-        assert {key: getattr(config.run, key) for key in RUN} == stated
-        assert config.run.seed in (0, 1, 2)
-        own = METHODS.get(config.method.name, {})
-        if not config.run.dir.count("speedrunner-"):  # the ablations are named by what they change
-            assert {key: config.method.options[key] for key in own} == own
-        assert not config.prices.given
-
-
-@pytest.mark.parametrize("chosen", ENVS)
-def test_environments_have_the_paper_s_limits_and_primitives(chosen: str) -> None:
-    config = compose([*chosen.split(), "preset=paper"])
-    with contextlib.closing(envs.make(config.env.name, **config.env.options)) as env:
-        assert (env.limits.llm_calls, env.limits.actions, len(env.primitives)) == ENVS[chosen]
-
-
-def test_models_have_the_paper_s_prices_and_efforts() -> None:
-    prices = {"gpt-5.4-mini": (0.75, 0.075, 4.50), "gemini-3-flash-preview": (0.35, 0.0875, 1.05)}
-    for name, listed in prices.items():
-        model_config, written = load_model_config(name), content(f"prices/{name}.yaml")
-        assert astuple(model_config.prices) == listed
-        assert tuple(written[key] for key in ("uncached", "cached", "output")) == listed
-        assert written["cache_minimum"] == 1024
-    roles = load_model_config("gpt-5.4-mini").roles
-    assert (roles.actor.reasoning_effort, roles.inducer.reasoning_effort) == ("low", "medium")
 
 
 def test_what_is_set_overrides_a_preset_in_any_order() -> None:

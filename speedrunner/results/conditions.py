@@ -167,8 +167,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
 
 
 def pool_wordings(conditions: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions, those of other wordings joined to the condition with the usual one, if it was
-    played."""
+    """Return the conditions; those of other wordings are joined to that of the usual one, if there is one."""
     pooled: dict[ConditionName, Condition] = {}
     for each in conditions:  # sorted: the usual wording first
         method = re.sub(r"-wording\d", "", each.condition_name.method)

@@ -71,13 +71,9 @@ def table_of(
     name: str, caption: str, frame: pandas.DataFrame, flagged: frozenset[int] = frozenset()
 ) -> Table:
     """Return a frame as a table; missing values are `None`, booleans 0 or 1."""
-    rows = [tuple(map(_cell, row.values())) for row in list_rows(frame)]
+    values = [row.values() for row in list_rows(frame)]
+    rows = [tuple(int(cell) if isinstance(cell, bool) else cell for cell in row) for row in values]
     return Table(name, caption, [*frame.columns], rows, flagged)
-
-
-def _cell(value: Any) -> Cell:
-    cell: Cell = int(value) if isinstance(value, bool) else value
-    return cell
 
 
 def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) -> None:

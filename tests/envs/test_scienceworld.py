@@ -17,7 +17,6 @@ import pytest
 from envs import (
     EpisodeOver,
     InvalidPrimitiveCall,
-    Limits,
     Opening,
     Task,
     check_environment,
@@ -87,10 +86,6 @@ class TestPrimitives:
         assert workshop.call("use", obj="battery") == "No known action matches that input."
         text = workshop.call("use", obj="battery", target="electric motor")
         assert text == "I'm not sure how to use the battery."
-
-    def test_the_budget_is_the_paper_s(self) -> None:
-        assert ScienceWorld.limits == Limits(llm_calls=100, actions=None)
-        assert ScienceWorld.submits
 
 
 def check(simulator: Simulator, step: dict[str, Any], action: str) -> None:

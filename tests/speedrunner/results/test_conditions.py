@@ -70,11 +70,8 @@ def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: 
 
 
 def test_wordings_are_joined_to_the_usual_one() -> None:
-    runs = [
-        summary(method=f"react-wording{wording}" if wording else "react", seed=seed, wording=wording)
-        for wording in (0, 2)
-        for seed in (0, 1)
-    ]
+    names = {0: "react", 2: "react-wording2"}
+    runs = [summary(method=names[n], seed=seed, wording=n) for n in names for seed in (0, 1)]
     alone = summary(method="asi-wording1", wording=1)
     pooled = pool_wordings(group_runs([*reversed(runs), alone])[0])
     assert [(each.condition_name.method, [*each.runs]) for each in pooled] == [
