@@ -223,7 +223,6 @@ PLACES: dict[str, tuple[str, ...]] = {
 }
 """The paper's columns, and the environments that each averages."""
 
-
 Curve = dict[int, Spread]
 """Values of one condition, by rollouts before the checkpoint, ascending."""
 

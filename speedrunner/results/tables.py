@@ -86,10 +86,11 @@ def _libraries(checkpoints: pandas.DataFrame) -> Table:
 def _ratios(checkpoints: pandas.DataFrame) -> Table:
     last = checkpoints.sort_values("checkpoint").groupby([*KEYS, "seed"]).tail(1).copy()
     actor = last["model"].str.replace(r"-inducer_thinking\d+", "", regex=True)  # ReAct has no inducer
-    react = last[last["method"] == REACT].set_index(["env", "model", "seed"])["output"]
-    last["react"] = [react.get(key) for key in zip(last["env"], actor, last["seed"], strict=True)]
+    own = REACT + last["method"].str.extract(r"(-wording\d)", expand=False).fillna("")  # the same wording
+    react = last[last["method"] == own].set_index(["env", "model", "method", "seed"])["output"]
+    last["react"] = [react.get(key) for key in zip(last["env"], actor, own, last["seed"], strict=True)]
     last["ratio"] = last["output"] / last["react"].astype(float)
-    known = last[last["ratio"].notna() & (last["method"] != REACT)]
+    known = last[last["ratio"].notna() & (last["method"] != own)]
     found = known.groupby([*KEYS])["ratio"].agg(seeds="size", ratio="mean", ratio_std="std")
     return table_of("output_ratios", caption("output_ratios"), found.reset_index())
 

@@ -130,7 +130,7 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
     assert set(rows) == {"score", "uncached", "cached", "output", "actor_usd"}
 
 
-def test_output_is_divided_by_react_s_of_the_same_actor() -> None:
+def test_output_is_divided_by_react_s_of_the_same_actor_and_wording() -> None:
     def played(method: str, model: str, *outputs: float) -> list[RunResult]:
         return [
             summary(
@@ -141,9 +141,10 @@ def test_output_is_divided_by_react_s_of_the_same_actor() -> None:
 
     runs = played("react", "m", 80, 100) + played("react", "m-actor_thinking64", 40, 40)
     runs += played("asi", "m", 40, 100) + played("asi", "m-inducer_thinking512", 8)
-    runs += played("asi", "m-actor_thinking64", 20) + played("opo", "n", 10)
+    runs += played("asi", "m-actor_thinking64", 20) + played("opo", "n", 10) + played("react", "w", 1)
+    runs += played("react-wording1", "w", 80) + played("asi-wording1", "w", 20)
     found = {row["model"]: row for row in rows(tables(*runs)["output_ratios"])}
     assert {model: (row["seeds"], row["ratio"]) for model, row in found.items()} == {
-        "m": (2, 0.75), "m-inducer_thinking512": (1, 0.1), "m-actor_thinking64": (1, 0.5),
+        "m": (2, 0.75), "m-inducer_thinking512": (1, 0.1), "m-actor_thinking64": (1, 0.5), "w": (1, 0.25),
     }  # fmt: skip
     assert found["m"]["ratio_std"] == pytest.approx(0.35355, abs=1e-5)
