@@ -111,7 +111,7 @@ def status_of(problem: InvalidCall | None) -> Status:
 
 
 NEUTRAL = {
-    **{"top_p": 1.0, "top_k": 0, "min_p": 0.0},
+    **{"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0},
     **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
 }
 """Sampling fields without effect. Fields that a request leaves out may be set by the weights'

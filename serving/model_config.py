@@ -29,9 +29,10 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         string_tokens: longest string argument of a tool call, in tokens; the call's grammar enforces it.
         thinking_tokens: budget of the reasoning before each call, in tokens: of the thinking region or, for
             models without one, of plain text; 0 allows none.
-        temperature: sampling temperature; `None` leaves it to the engine (vLLM: 1.0).
-        top_p: nucleus sampling, a share of probability mass; `None` leaves it to the engine (vLLM: 1.0).
-        top_k: sample from the k likeliest tokens; `None` leaves it to the engine (vLLM: all).
+        temperature: sampling temperature. `None`, here and below: without effect (1.0); for hosted models,
+            the provider's default.
+        top_p: nucleus sampling, a share of probability mass.
+        top_k: sample from the k likeliest tokens.
         max_calls: most requests of this role in one agent's work; `None` keeps the method's own limit.
         reasoning_effort: hosted models only (paper, Appendix A.1: low for the actor, medium for the inducer).
         template_options: variables of the model's chat template in every prompt of the role, such as

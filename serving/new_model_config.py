@@ -148,25 +148,35 @@ def check_files(
         how = [f"convert {each.name}, as models/smollm2/convert.py does" for each in folder.glob("*.gguf")]
         if lost:
             raise InvalidModelConfig("; ".join((f"{folder} lacks {', '.join(lost)}", *how[:1])))
-    if model_config.api != "completions":
+    is_chat, roles = model_config.api == "chat", model_config.roles
+    if is_chat and not (roles.actor.template_options or roles.inducer.template_options):
         return None
     tokenizer = _load_tokenizer(place, model_config.revision)
     if problems := "; ".join(_find_problems(model_config, tokenizer)):
         raise InvalidModelConfig(f"model {model_config.name!r} does not fit its files: {problems}")
-    if tokenizer.template.note:
+    if tokenizer.template.note and not is_chat:
         say(f"{model_config.name}: {tokenizer.template.note}")
-    return tokenizer
+    return None if is_chat else tokenizer
 
 
 def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Iterator[str]:
-    tool = ToolSpec("probe", "Probe.", {"type": "object", "properties": {}, "required": []})
-    said = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
-    config = (read_config(model_config) or {}) if model_config.load_format != "dummy" else {}
+    is_dummy = model_config.load_format == "dummy"
+    roles = model_config.roles.actor, model_config.roles.inducer
+    source = tokenizer.huggingface.chat_template
+    words = {*re.findall(r"\w+", source if isinstance(source, str) else "\n".join(source.values()))}
+    for options in (role.template_options for role in roles):
+        if not is_dummy and (unknown := sorted(set(options) - words)):
+            yield f"its chat template does not use these template_options: {', '.join(unknown)}"
+    if model_config.api == "chat":
+        return
+    config = (not is_dummy and read_config(model_config)) or {}
     text = {**config, **(config.get("text_config") or {})}
     limit = text.get("max_position_embeddings") or model_config.context
     scaling = {**(text.get("rope_scaling") or {}), **(text.get("rope_parameters") or {})}
     if model_config.context > limit and "factor" not in scaling:  # a factor extends the limit
         yield f"context {model_config.context:,} is beyond the model's {limit:,} (max_position_embeddings)"
+    tool = ToolSpec("probe", "Probe.", {"type": "object", "properties": {}, "required": []})
+    said = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
     try:
         for name in ("actor", "inducer"):
             open_transcript(model_config, name, tokenizer, said, [tool])
@@ -174,13 +184,7 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
     except Exception as error:  # templates raise errors of their own
         yield " ".join(str(error).split())
         return
-    roles = model_config.roles.actor, model_config.roles.inducer
     if tokenizer.template.writes_tools and form not in (None, model_config.tool_format):
         yield f"its chat template writes calls as `tool_format: {form}`, not {model_config.tool_format}"
     if style != model_config.thinking and any(role.thinking_tokens for role in roles):
         yield f"`thinking: {model_config.thinking}`, but its chat template shows `thinking: {style}`"
-    source = tokenizer.huggingface.chat_template
-    words = {*re.findall(r"\w+", source if isinstance(source, str) else "\n".join(source.values()))}
-    for options in (role.template_options for role in roles):
-        if config and (unknown := sorted(set(options) - words)):
-            yield f"its chat template does not use these template_options: {', '.join(unknown)}"

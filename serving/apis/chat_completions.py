@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from serving.conversation import Completion, Conversation, sampling, status_of
+from serving.conversation import NEUTRAL, Completion, Conversation, sampling, status_of
 from serving.engine.client import Engine
 from serving.errors import InvalidCall, RequestRefused, TruncatedCall
 from serving.model_config import Role
@@ -45,6 +45,7 @@ class ChatConversation(Conversation):
         self._max_tokens = role.string_tokens + ANSWER_TOKENS
         extra = {"reasoning_effort": role.reasoning_effort, "chat_template_kwargs": role.template_options}
         self.options = {
+            **({} if engine.hosted else NEUTRAL),
             **sampling(role),
             "tools": [tool.openai for tool in tools],
             "tool_choice": "required",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -13,7 +17,7 @@ from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.options import Check
-from serving.probes.tool_battery import LABELS, OpenProbe, battery
+from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, battery
 from serving.together import run_together
 from serving.tokens.tools import ToolSpec
 
@@ -28,7 +32,37 @@ THINKING_TOKENS = 16
 LEAST_PROMPT = 256
 """Least tokens of the prompt that is sent twice; it is longer if blocks are large."""
 
+SHOWN_EVERY_S = 1.0
+"""Seconds between two lines about a check that is running."""
+
 OTHERS = "other requests may have evicted it from the cache, or the cache is too small: probe an idle server"
+
+T = TypeVar("T")
+
+
+@dataclass
+class Requests:
+    """The requests of a check: which are answered, and how long the others have been waited for.
+
+    Attributes:
+        sent: start of each request that waits for its answer, in monotonic seconds.
+    """
+
+    answered: list[str] = field(default_factory=list)
+    sent: dict[str, float] = field(default_factory=dict)
+
+    async def wait(self, name: str, answer: Awaitable[T]) -> T:
+        """Wait for the answer to one request. Raises its errors."""
+        self.sent[name] = time.monotonic()
+        found = await answer
+        self.sent.pop(name)
+        self.answered.append(name)
+        return found
+
+    def __str__(self) -> str:
+        now = time.monotonic()
+        waiting = ", ".join(f"{name} for {now - began:.0f} s" for name, began in self.sent.items())
+        return f"answered: {', '.join(self.answered) or 'none'}; waiting: {waiting or 'none'}"
 
 
 class StartCheck:
@@ -36,8 +70,8 @@ class StartCheck:
 
     Args:
         mode: `serving.check`.
-        say: called with a line if nothing is checked.
-        waiting: called with a line while the check runs.
+        say: called with a line when a check begins, is skipped, or is interrupted.
+        waiting: called with a line each second while the check runs.
     """
 
     def __init__(self, mode: Check, say: Say, waiting: Say) -> None:
@@ -66,25 +100,38 @@ class StartCheck:
                     f"serving.check=never: skipping the check of tool calls and prefix cache of {where}"
                 )
             else:
-                self._waiting(f"checking tool calls and prefix cache of {where}")
-                await check_engine(model)
+                self._say(f"checking tool calls and prefix cache of {where}")
+                requests = Requests()
+                showing = asyncio.create_task(self._show(requests))
+                try:
+                    await check_engine(model, requests)
+                except asyncio.CancelledError:
+                    self._say(f"the check of {where} was interrupted; {requests}")
+                    raise
+                finally:
+                    showing.cancel()
             self._is_done = True
 
+    async def _show(self, requests: Requests) -> None:
+        while True:
+            await asyncio.sleep(SHOWN_EVERY_S)
+            self._waiting(f"checking tool calls and prefix cache; {requests}")
 
-async def check_engine(model: Model) -> None:
+
+async def check_engine(model: Model, requests: Requests) -> None:
     """Check that a run can rely on an engine on the completions API.
 
     Its calls of the tools in `KINDS` must be valid. If the model config has a prefix cache, the second of two
-    requests must report that the first one's prompt was cached.
+    requests must report that the first one's prompt was cached. `requests` receives what is sent.
 
     Raises:
         ServerFailed: the check failed; the message says why, and what to change.
         ServingError: the engine failed.
     """
-    await _check_calls(model)
+    await _check_calls(model, requests)
     cache = model.replicas[0].cache
     if cache is not None and model.model_config.server.flags.get("enable-prefix-caching", True) is not False:
-        await _check_cache(model, cache)
+        await _check_cache(model, cache, requests)
 
 
 def _quick(role: Role) -> Role:
@@ -93,22 +140,30 @@ def _quick(role: Role) -> Role:
     )
 
 
-async def _check_calls(model: Model) -> None:
+async def _check_calls(model: Model, requests: Requests) -> None:
     role = _quick(model.model_config.role("actor"))
-    probes = [OpenProbe(model, role, probe) for probe in battery() if probe.kind in KINDS]
-    for answer in await run_together(OpenProbe.answer, probes, len(probes)):
-        if answer.validity == "truncated" and not answer.token_ids:
-            continue  # the context is too small for it, which says nothing about the grammar
-        if answer.validity != "valid":
-            raise ServerFailed(
-                f"the engine at {model.engine.endpoint} does not enforce the grammar of tool calls: the"
-                f" answer to probe {answer.probe.kind!r} is {answer.validity} ({answer.problem}); start"
-                " vLLM 0.32 with --structured-outputs-config.backend xgrammar, and try `speedrunner"
-                " bench probe tools`"
-            )
+    probes = [(probe.kind, OpenProbe(model, role, probe)) for probe in battery() if probe.kind in KINDS]
+
+    async def send(probe: tuple[str, OpenProbe]) -> ProbeAnswer:
+        return await requests.wait(probe[0], probe[1].answer())
+
+    answers = await run_together(send, probes, len(probes))
+    invalid = [each for each in answers if each.validity == "invalid"]
+    # An answer without ids met the end of the context, which says nothing about the engine.
+    cut = [each for each in answers if each.validity == "truncated" and each.token_ids]
+    if first := next(iter([*invalid, *cut]), None):
+        fails = "does not enforce the grammar of tool calls" if invalid else "ends tool calls too early"
+        how = "start vLLM 0.32 with --structured-outputs-config.backend xgrammar"
+        if not invalid:
+            how = "it limits answers (--override-generation-config), or ignores the grammar"
+        raise ServerFailed(
+            f"the engine at {model.engine.endpoint} {fails} ({len(invalid)} of {len(answers)} are invalid,"
+            f" {len(cut)} truncated): the answer to probe {first.probe.kind!r} is {first.validity}"
+            f" ({first.problem}); {how}; try `speedrunner bench probe tools`"
+        )
 
 
-async def _check_cache(model: Model, told: CacheConfig) -> None:
+async def _check_cache(model: Model, told: CacheConfig, requests: Requests) -> None:
     counted = await read_counters(model.engine.endpoint)
     text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * told.match_unit))
     role = _quick(model.model_config.role("actor"))
@@ -116,9 +171,9 @@ async def _check_cache(model: Model, told: CacheConfig) -> None:
         "actor", [{"role": "user", "content": text}], note_tools(), LABELS
     )
     try:
-        first = (await talk.ask()).usage
+        first = (await requests.wait("first prompt", talk.ask())).usage
         talk.tell("Go on.")
-        second = (await talk.ask()).usage
+        second = (await requests.wait("longer prompt", talk.ask())).usage
     except ContextOverflow:
         return  # as above
     finally:

@@ -126,6 +126,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         validity: `truncated` if the answer reached `max_tokens` or the end of the context.
         problem: why it is not valid.
+        is_empty: whether the model ended its answer at once, or inside its thought.
         prompt: token ids that were sent (completions API).
         token_ids: token ids that were generated (completions API).
     """
@@ -133,6 +134,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     probe: ToolProbe
     validity: Validity = "valid"
     problem: str | None = None
+    is_empty: bool = False
     usage: Usage = Usage()
     prompt: list[int] = []
     token_ids: list[int] = []
@@ -166,8 +168,10 @@ class OpenProbe:
         found = ProbeAnswer(probe=probe, usage=answer.usage, prompt=prompt, token_ids=answer.token_ids)
         if answer.problem is None:
             return found
-        validity: Validity = "truncated" if isinstance(answer.problem, TruncatedCall) else "invalid"
-        return msgspec.structs.replace(found, validity=validity, problem=str(answer.problem))
+        if isinstance(answer.problem, TruncatedCall):
+            return msgspec.structs.replace(found, validity="truncated", problem=str(answer.problem))
+        is_empty, problem = not answer.text, str(answer.problem)
+        return msgspec.structs.replace(found, validity="invalid", problem=problem, is_empty=is_empty)
 
 
 def _shorten_lists(schema: Any) -> Any:

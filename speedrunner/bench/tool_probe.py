@@ -75,12 +75,17 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     total = Counts.of("all", answers)
     problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
     shown = problems[:PROBLEMS_SHOWN]
+    empty = sum(each.is_empty for each in answers)
     most = 0 if model_config.api == "completions" else None
     thought = f"{role.thinking_tokens} tokens of thinking" if role.thinking_tokens else "no thinking"
     return Measurement(
         f"{model_config.name}: {len(answers)} probes on the {model_config.api} API, {in_flight} in "
         f"flight, {thought}",
-        figures=[Figure("calls invalid or truncated", total.invalid + total.truncated, at_most=most)],
+        figures=[
+            Figure("calls invalid", total.invalid, at_most=most),
+            Figure("calls truncated", total.truncated, at_most=most),
+            Figure("answers that ended at once or inside a thought", empty, at_most=most),
+        ],
         tables=[Table("kinds", [*kinds, total])],
         facts={
             "model": model_config.name,

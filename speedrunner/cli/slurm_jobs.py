@@ -10,23 +10,22 @@ from speedrunner.cli.output import say, say_json
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.cluster import submit as submission
-from speedrunner.experiments.cluster.cluster_config import Cluster, cluster_of
-from speedrunner.experiments.grid import grid_of
+from speedrunner.experiments.cluster.cluster_config import Cluster, Site
+from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.parts import parts
 from speedrunner.experiments.sweep_members import Member, is_unfinished, members
 
 
 def submit_jobs(
-    what: Sequence[str], folder: Path | None, at_once: int, jobs: int | None, *, dry_run: bool, as_json: bool
+    site: Site, grid: Grid, folder: Path | None, at_once: int, jobs: int | None, dry_run: bool, as_json: bool
 ) -> None:
     """Submit a sweep as Slurm jobs, or print them and their scripts.
 
     Args:
-        what: the runs, with `cluster=NAME` and perhaps `cluster.KEY=VALUE`.
+        grid: the runs that `site.others` name.
         jobs: number of jobs; `None`: as many as the runs can keep busy.
     """
-    cluster, file, rest = cluster_of(what)
-    grid = grid_of(rest, folder)
+    cluster, file, rest = site
     runs = members(grid.runs(), plays_here=False)
     dealt = parts(runs, jobs, at_once)
     wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]

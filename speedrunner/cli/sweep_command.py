@@ -9,17 +9,9 @@ import typer
 
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, run_list
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, has_processes, print_runs
-from speedrunner.cli.slurm_jobs import submit_jobs
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.experiments.estimate import estimate
-from speedrunner.experiments.grid import grid_of
-from speedrunner.experiments.parts import parsed_part, parts
-from speedrunner.experiments.sweep import AT_ONCE
-from speedrunner.experiments.sweep import sweep as play_all
-from speedrunner.experiments.sweep_members import members
-from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.outline import outline_runs
+from speedrunner.experiments.cluster.cluster_config import cluster_of
+from speedrunner.experiments.grid import AT_ONCE, grid_of
 
 
 def sweep(
@@ -81,15 +73,31 @@ def sweep(
         say(*power_lines(power))
         return
     what = what or []
+    site = None
     if any(each.startswith(("cluster=", "cluster.")) for each in what):
         if part is not None:
             raise InvalidConfig("--part is what a Slurm job plays: leave it out, or leave out cluster=")
-        submit_jobs(what, folder, at_once, jobs, dry_run=dry_run, as_json=as_json)
-        return
-    if jobs is not None or as_json:
+        site = cluster_of(what)
+        what = site.others
+    elif jobs is not None or as_json:
         raise InvalidConfig("--jobs and --json are for Slurm jobs: name a cluster with cluster=NAME")
     grid = grid_of(what, folder)
-    runs = members(grid.runs())
+    found = grid.runs()
+    # Imported late, as the engine's client takes seconds: a wrong key is refused at once.
+    if site is not None:
+        from speedrunner.cli.slurm_jobs import submit_jobs
+
+        submit_jobs(site, grid, folder, at_once, jobs, dry_run=dry_run, as_json=as_json)
+        return
+    from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, has_processes, print_runs
+    from speedrunner.experiments.estimate import estimate
+    from speedrunner.experiments.parts import parsed_part, parts
+    from speedrunner.experiments.sweep import sweep as play_all
+    from speedrunner.experiments.sweep_members import members
+    from speedrunner.runs.executor import RunStopped
+    from speedrunner.runs.outline import outline_runs
+
+    runs = members(found)
     whole = grid_of([each for each in what if not each.startswith("run.seed=")], folder)
     seeds = [each.config.run.seed for each in whole.runs()]
     logs = ""

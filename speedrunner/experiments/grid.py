@@ -18,6 +18,9 @@ from speedrunner.config.names import CONFIGS, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
 from speedrunner.experiments.grid_file import Cell, read_cells, setting_text, setting_texts
 
+AT_ONCE = 64
+"""Concurrent episodes over all runs of a sweep."""
+
 START = "run.start_from"
 OWN_TO_A_START = (
     START,

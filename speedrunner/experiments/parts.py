@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.experiments.sweep import AHEAD, AT_ONCE
+from speedrunner.experiments.grid import AT_ONCE
+from speedrunner.experiments.sweep import AHEAD
 from speedrunner.experiments.sweep_members import Member
 
 

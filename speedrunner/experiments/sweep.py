@@ -13,6 +13,7 @@ from rich.console import Console
 from serving.errors import ServerDied, ServingError
 from serving.reconciliation import Reconciliation
 from speedrunner.config.console import visible
+from speedrunner.experiments.grid import AT_ONCE
 from speedrunner.experiments.sweep_members import Member, is_unfinished, split_by_server
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run, sized_setup
@@ -21,9 +22,6 @@ from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.discovery import is_for_people
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
-
-AT_ONCE = 64
-"""Concurrent episodes over all runs of a sweep."""
 
 AHEAD = 2
 """Runs are started until their episodes could fill the engine this many times: while one sleeps,

@@ -32,8 +32,8 @@ from speedrunner.store.run_data import load
 METRICS = {each.title: each.name for each in MEASURES if each.name not in ("repeated_calls", "usd")}
 """Measures by title. The pages read no ledger, so USD are unknown."""
 
-CURVES = ("score", "output tokens")
-"""Metrics that are drawn as curves."""
+CURVES = {"score": "score", "output tokens": "output", "cached share": "cached_share"}
+"""Metrics that are drawn as curves: column of a checkpoint by title."""
 
 CONDITION = "condition-"
 """Begins the name of a condition in addresses."""
@@ -106,7 +106,7 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
             compared = link(f"compare/{first[0]}/{slug}.html", name)
         except CannotCompare as error:
             compared = Markup("not {}: {}").format(name, str(error))
-    spreads = (side.spread(METRICS[each]) for each in CURVES)
+    spreads = map(side.spread, CURVES.values())
     return [
         side.title,
         last,
@@ -163,10 +163,11 @@ def _draw(
 ) -> dict[str, Markup]:
     """Return the curves of sides, by metric."""
     shown, found = [*sides], {}
-    for metric in CURVES:
+    for metric, column in CURVES.items():
         series = []
         for side in shown:
-            known = {x: each for x, each in values(side, METRICS[metric]).items() if each}
+            means = side.spread(column) if metric == "cached share" else values(side, column)
+            known = {x: each for x, each in means.items() if each}
             series.append(Series(side.title, [*known], [*known.values()]))
         found[metric] = show_panel(
             Panel("", "training rollouts", "", series), f"{metric} over training rollouts"

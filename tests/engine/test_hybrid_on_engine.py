@@ -98,6 +98,23 @@ async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_
     assert await read_counters(endpoint) - counted == ledger
 
 
+@pytest.mark.parametrize("constrained", [True, False])
+async def test_no_answer_ends_inside_its_thought_even_if_the_model_wants_to_end_at_each_token(
+    model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer, constrained: bool
+) -> None:
+    engine = Engine(endpoint, model_config.name, Meter(lambda row: None, model_config.prices))
+    said = [*MESSAGES, {"role": "user", "content": "Go."}]
+    talk = Model(thinking(model_config, 32), engine, tokenizer).converse("actor", said, [*TOOLS.values()], {})
+    assert isinstance(talk, TokenConversation)
+    talk.options["logit_bias"][str(tokenizer.control_id("<|im_end|>"))] = 100
+    if not constrained:
+        del talk.options["structured_outputs"]
+    answer = await talk.ask()
+    await engine.close()
+    assert (answer.call is not None, bool(answer.text)) == (constrained, constrained)
+    assert (answer.usage.reasoning >= 32) == constrained
+
+
 async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could_give(
     model_config: ModelConfig, endpoint: Endpoint
 ) -> None:

@@ -151,6 +151,7 @@ UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "thinking that the template opens otherwise": ({"thinking": "prompted"}, THINKS, ""),
     "thinking of a model without": ({"thinking": "generated"}, THINKS, PLAIN),
     "options that the template does not use": ({}, {"template_options": {"effort": "low", "x": 1}}, ""),
+    "the same on the chat API": ({"api": "chat"}, {"template_options": {"effort": "low", "x": 1}}, ""),
     "a template that refuses": ({}, {}, "{{ raise_exception('no\nsystem') }}"),
 }
 """Changes of a model config and of its roles, and a chat template."""

@@ -19,10 +19,6 @@ def grammar(tool_format: ToolFormat, probe: ToolProbe, string_tokens: int) -> Pa
     return one_of(*(tool_format.call(tool, string_tokens) for tool in probe.tools))
 
 
-def test_there_are_twelve_probes_of_different_kinds() -> None:
-    assert len(battery()) == len(PROBES) == 12
-
-
 CODE = '''def best(board: dict[str, list[int]], depth: int = 3) -> tuple[int, str]:
     """Say "which" move\tis best; — naïvely."""
     if not board or depth == 0:

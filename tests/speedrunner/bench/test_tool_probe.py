@@ -55,7 +55,7 @@ async def test_calls_that_are_invalid_or_cut_are_told_apart(
             case "probe_count":
                 return cut(sample_call(request))
             case "probe_weigh":
-                return say("Gladly.")
+                return say("")
             case "probe_switch":
                 return refuse(400, "no such grammar")
         return sample_call(request)
@@ -63,7 +63,7 @@ async def test_calls_that_are_invalid_or_cut_are_told_apart(
     report, _ = await played(policy, tiny_model_config, tiny_tokenizer, count=12)
     assert kinds(report)["all"] == Counts("all", 8, 3, 1)
     assert kinds(report)["integer"].truncated == 1
-    assert (report.figures[0].value, report.met) == (4, False)
+    assert ([figure.value for figure in report.figures[:3]], report.met) == ([3, 1, 1], False)
     assert [problem.partition(":")[0] for problem in report.facts["problems"]] == [
         *("enum", "integer", "float", "boolean")
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,8 @@ def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> No
     assert "score0.12510.875" in shown
     assert "method.name: react -> speedrunner" in shown
     page = site.answer(f"compare/{REACT}/{LEARNT}.html").content.decode()
+    captions = re.findall("<figcaption>(.*?)</figcaption>", page)
+    assert captions == ["score", "output tokens", "cached share"]
     assert 'href="../../runs/react-1/test/0004/0000/1.html"' in page
     assert site.answer("runs/react-1/test/0004/0000/1.html").status == 200
 

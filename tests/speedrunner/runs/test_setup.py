@@ -78,7 +78,8 @@ def test_agents_read_the_limits_that_apply_to_an_episode(line: str, limits: str)
 
 
 def test_a_context_that_the_first_prompt_fills_is_refused() -> None:
-    for context, error in ((700, pytest.raises(InvalidConfig, match="prompt has")), (1000, nullcontext())):
-        setup = set_up(compose(["env=babyai", "model=tiny-random", f"model.context={context}"]))
+    refused = pytest.raises(InvalidConfig, match="prompt has")
+    for context, words, error in ((700, 0, refused), (1000, 0, nullcontext()), (9000, 9000, refused)):
+        setup = set_up(compose(["method=opo", "model=tiny-random", f"model.context={context}"]))
         with error:
-            check_models(setup, setup.initial_policy())
+            check_models(setup, msgspec.structs.replace(setup.initial_policy(), notes="door " * words))
