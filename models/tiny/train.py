@@ -50,8 +50,6 @@ def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
     )
     model.cpu().bfloat16().save_pretrained(out)
     own.save_pretrained(out)
-    for file in out.iterdir():
-        file.chmod(0o644)  # safetensors creates files that only their owner can read
 
 
 def report(line: str) -> None:

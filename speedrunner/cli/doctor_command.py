@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speedrunner.cli.command import AsJson, RunOrList, RunsFolder
-from speedrunner.cli.output import end_report, say_finding, waiting_line
+from speedrunner.cli.output import end_report, say, waiting_line
 from speedrunner.experiments.cluster.cluster_subject import subject_of
 from speedrunner.experiments.cluster.doctor import examine
 
@@ -19,5 +19,5 @@ def doctor(what: RunOrList = None, folder: RunsFolder = None, as_json: AsJson = 
     """
     subject = subject_of(what or [], folder)
     with waiting_line() as status:
-        found = examine(subject, status, lambda each: None if as_json else say_finding(each))
+        found = examine(subject, status, lambda each: None if as_json else say(*each.lines()))
     end_report(found, as_json=as_json)

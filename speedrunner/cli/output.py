@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from speedrunner.config.console import Status, json_text, visible
-from speedrunner.config.findings import Finding, Report
+from speedrunner.config.findings import Report
 
 SILENT_S = 15.0
 """Maximum seconds without output on a standard error that is not a terminal."""
@@ -50,11 +50,6 @@ def say_error(line: str) -> None:
 def say_json(value: Any) -> None:
     """Print one JSON object."""
     typer.echo(json_text(value))
-
-
-def say_finding(finding: Finding) -> None:
-    """Print one finding of a check."""
-    say(*finding.lines())
 
 
 def end_report(found: Report, *, as_json: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from speedrunner.cli.command import RunOrList
-from speedrunner.cli.output import say, say_finding, waiting_line
+from speedrunner.cli.output import say, waiting_line
 from speedrunner.experiments.cluster.cluster_subject import subject_of
 from speedrunner.experiments.cluster.prepare import prepare as prepare_subject
 
@@ -23,7 +23,7 @@ def prepare(what: RunOrList = None) -> None:
     subject, failed = subject_of(what or []), False
     with waiting_line() as status:
         for finding in prepare_subject(subject, status):
-            say_finding(finding)
+            say(*finding.lines())
             failed |= finding.level == "failed"
     if failed:
         raise typer.Exit(1)

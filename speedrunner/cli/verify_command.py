@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speedrunner.cli.command import AsJson, RunPath, Trust, carry_out
-from speedrunner.cli.output import end_report, say_finding, waiting_line
+from speedrunner.cli.output import end_report, say, waiting_line
 from speedrunner.verification.verify import verify as verify_run
 
 
@@ -22,7 +22,7 @@ def verify(
     with waiting_line() as status:
         found = carry_out(
             lambda drain: verify_run(
-                run, status, lambda each: None if as_json else say_finding(each), trust or []
+                run, status, lambda each: None if as_json else say(*each.lines()), trust or []
             )
         )
     end_report(found, as_json=as_json)

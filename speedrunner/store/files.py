@@ -69,12 +69,12 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
-def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
-    """Return the content of a file of at most `limit` bytes. Raises `StorageError`."""
+def read_content(path: Path) -> bytes:
+    """Return the content of a file of at most `RECORD_BYTES` bytes. Raises `StorageError`."""
     with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size > limit:
-            raise StorageError(f"{path} has {size} bytes; at most {limit} are read")
+        if size > RECORD_BYTES:
+            raise StorageError(f"{path} has {size} bytes; at most {RECORD_BYTES} are read")
         return file.read(size)
 
 

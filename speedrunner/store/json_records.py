@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from speedrunner.store.files import RECORD_BYTES, StorageError, read_content, write_atomic
+from speedrunner.store.files import StorageError, read_content, write_atomic
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -20,9 +20,9 @@ class UnknownFormat(StorageError):
     """A record has a layout that this version does not know."""
 
 
-def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> Record:
-    """Read a file of `write_record`, of at most `limit` bytes. Raises `StorageError`, `UnknownFormat`."""
-    return as_record(read_content(path, limit), type_, path)
+def read_record(path: Path, type_: type[Record]) -> Record:
+    """Read a file of `write_record`. Raises `StorageError`, `UnknownFormat`."""
+    return as_record(read_content(path), type_, path)
 
 
 def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
@@ -33,7 +33,7 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
 
 def read_json(path: Path, type_: Any = dict[str, Any]) -> Any:
     """Read a JSON file that has no `format`. Raises `StorageError`."""
-    content = read_content(path, RECORD_BYTES)
+    content = read_content(path)
     try:
         return msgspec.json.decode(content, type=type_)
     except _NOT_JSON as error:

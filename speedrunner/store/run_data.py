@@ -46,9 +46,6 @@ RETIRED: dict[str, dict[str, tuple[object, ...]]] = {
 }
 """Settings in runs of earlier versions. With these values they had no effect on what was played."""
 
-CONFIG_BYTES = 2**20
-"""Most bytes of a `config.yaml`; those of runs have a few thousand."""
-
 Opened = TypeVar("Opened", bound="RunData")
 
 
@@ -91,7 +88,7 @@ class RunData:
     @cached_property
     def config_text(self) -> str:
         """Return the text of `config.yaml`."""
-        return files.read_content(self.files.config, CONFIG_BYTES).decode(errors="replace")
+        return files.read_content(self.files.config).decode(errors="replace")
 
     @cached_property
     def config(self) -> dict[str, Any]:

@@ -45,9 +45,6 @@ BEAT_S = 20.0
 STALE_S = 120.0
 """Seconds without a sign of life after which an owner on another machine counts as dead."""
 
-OWNER_BYTES = 64 * 1024
-"""Bytes of an owner's file that are read."""
-
 _TRIES = 100
 _PAUSE_S = 0.05
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # keeps counting while the machine sleeps
@@ -225,7 +222,7 @@ def _describe(holder: Path) -> str:
 def _read_owner(holder: Path) -> Owner | None:
     """Return the lock's owner; `None` if it cannot be read (gone, no permission, lost in a crash)."""
     try:
-        return msgspec.json.decode(read_content(holder, OWNER_BYTES), type=Owner)
+        return msgspec.json.decode(read_content(holder), type=Owner)
     except (StorageError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -69,8 +69,3 @@ def test_only_the_turn_markers_are_special(tokenizer: Any) -> None:
 @given(st.text())
 def test_any_text_survives_the_round_trip(tokenizer: Any, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-def test_a_game_line_takes_few_tokens(tokenizer: Any) -> None:
-    assert len(tokenizer.encode("a red ball 2 steps left and 3 steps forward")) <= 12
-    assert len(tokenizer.encode('<tool_call>\n{"name": "turn_left", "arguments": {}}\n</tool_call>')) <= 18

@@ -24,7 +24,6 @@ from tests.scripted_engine import (
     Script,
     call,
     cut,
-    overflow,
     say,
     two_calls,
 )
@@ -137,10 +136,6 @@ class TestEndings:
         )
         assert done.termination is Termination.WALL_CLOCK
         assert [turn.executed.result for turn in done.turns] == ["dug"]
-
-    async def test_the_engine_says_that_the_context_overflows(self, work: Any) -> None:
-        done = await work([DEEPER, overflow()])
-        assert (done.termination, len(done.turns)) == (Termination.CONTEXT_OVERFLOW, 1)
 
     async def test_the_conversation_fills_the_context(self, work: Any) -> None:
         full = await work([DEEPER] * 30, llm_calls=30)

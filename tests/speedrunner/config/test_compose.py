@@ -112,10 +112,6 @@ class TestExistingRun:
             "babyai", {"num_dists": 0, "description": "paper"}
         )
 
-    def test_its_mistakes_are_reported(self) -> None:
-        with pytest.raises(InvalidConfig, match=r"unknown key `run\.rolouts`"):
-            compose([], base="run: {dir: x, rolouts: 3}")
-
 
 @pytest.mark.parametrize(
     ("file", "text", "problem"),

@@ -6,15 +6,9 @@ from speedrunner.config.console import align_columns, json_text, shorten, visibl
 from tests.golden_tables import Golden, table
 
 
-def test_control_characters_are_written_out() -> None:
+def test_what_steers_a_terminal_turns_writing_or_is_invisible_is_written_out() -> None:
     assert visible("\x1b]0;title\x07\x1b[2J\x9b1m\r\x7f") == r"\x1b]0;title\x07\x1b[2J\x9b1m\x0d\x7f"
-
-
-def test_what_turns_the_direction_of_writing_is_written_out() -> None:
     assert visible("return a\u202e # b\u2066\u2028\ud800") == r"return a\u202e # b\u2066\u2028\ud800"
-
-
-def test_what_no_one_sees_is_written_out() -> None:
     assert visible("pay\u200bpal\ufeff\xad\U000e0041") == r"pay\u200bpal\ufeff\xad\U000e0041"
 
 

@@ -36,8 +36,3 @@ def test_it_is_what_the_machine_has_where_nothing_is_limited(job: Path) -> None:
 def test_a_limit_leaves_what_is_not_used_and_the_file_cache(job: Path) -> None:
     limit(job, 50 * MB, used=30 * MB, cache=5 * MB)
     assert available_mb() == 25
-
-
-def test_a_machine_without_control_groups(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available_memory, "OWN_CGROUPS", job / "no such file")
-    assert available_mb() > 0

@@ -231,11 +231,6 @@ class TestWhatOthersHaveNamedAlike:
         last = policy.module.partition("def go_on_2")[2]
         assert "leave_start_2()" in last
 
-    async def test_the_same_program_is_not_kept_twice(self, corridor: Runs) -> None:
-        run = corridor(roles(lambda request: call("run_program", source=STEP)), RACETRACK)
-        await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=2", "run.test_episodes=0")
-        assert [each.name for each in run.data.policies.load(1).skills] == ["leave_start"]
-
 
 class TestWhatDoesNotFit:
     @pytest.mark.parametrize("overflow", ["skip", "discard"])
