@@ -14,7 +14,6 @@ from speedrunner.cli.output import (
     end_report,
     say,
     say_error,
-    say_finding,
     say_json,
     waiting_line,
 )
@@ -45,7 +44,7 @@ def print_table(text: str) -> None:
     "show",
     [
         *(say, say_error, print_table, SafeConsole().say, SafeConsole(stderr=True).say),
-        lambda text: say_finding(ok(text, text)),
+        lambda text: say(*ok(text, text).lines()),
         *(lambda text: end_report(report(text, [], [text])), lambda text: say_json({text: text})),
     ],
 )
