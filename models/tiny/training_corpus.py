@@ -15,7 +15,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 from speedrunner.results import load
 
-TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
+TEMPLATE = (Path(__file__).parents[1] / "random" / "template.jinja").read_text("utf-8")
 LONGEST = 3072
 """Maximum tokens of an example. Longer ones are left out: a step's time grows with their square."""
 
@@ -67,15 +67,13 @@ def make_tokenizer(
         sample = [reader.decode(each.ids) for each in islice(_source(reader, name, -1, runs), made_of.sample)]
         known |= {*vocabulary.phrases(sample, max(2, int(made_of.phrase_share * len(sample))))}
         texts += sample
-    template = TEMPLATE.read_text(encoding="utf-8")
-    made = vocabulary.build_tokenizer(sorted(known), texts, template, words=made_of.words, context=context)
+    made = vocabulary.build_tokenizer(sorted(known), texts, TEMPLATE, words=made_of.words, context=context)
     made.save_pretrained(folder)
 
 
 def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
     """Write a tokenizer without words to `folder` and load it, for use before the real one exists."""
-    template = TEMPLATE.read_text(encoding="utf-8")
-    vocabulary.build_tokenizer([], [], template, words=BYTES, context=context).save_pretrained(folder)
+    vocabulary.build_tokenizer([], [], TEMPLATE, words=BYTES, context=context).save_pretrained(folder)
     return ChatTokenizer(folder)
 
 

@@ -98,7 +98,8 @@ class ActorSpec:
             instructions=self.instructions,
             notes=self.notes,
         )
-        return [Message("system", system), Message("user", task_text(opening))]
+        task = render(__package__, "user", instruction=opening.instruction, observation=opening.observation)
+        return [Message("system", system), Message("user", task)]
 
     def prompt_hash(self, env: TextEnv, messages: list[Message]) -> str:
         """Return the SHA-256 of an actor's first prompt: its messages and tools."""
@@ -181,11 +182,6 @@ class Actor:
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:
         return plain_messages(spec.messages(self.env, Opening("", ""), self.config.run.wording))
-
-
-def task_text(opening: Opening) -> str:
-    """Return the user message with the actor's task."""
-    return render(__package__, "user", instruction=opening.instruction, observation=opening.observation)
 
 
 def actor_view(executed: Executed, limit_chars: int) -> str:

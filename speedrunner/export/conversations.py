@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from serving.usage import Usage
-from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
+from speedrunner.store.records import Phase, Trajectory, Turn
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
@@ -58,11 +58,6 @@ def of_episode(trajectory: Trajectory) -> list[Conversation]:
     return [Conversation(own[0].role, own[0].conversation, own) for own in grouped]
 
 
-def of_sleep(record: SleepRecord) -> list[Conversation]:
-    """Return the conversations of a sleep's agents, without those of episodes played in it."""
-    return [Conversation(agent.role, number, agent.turns) for number, agent in enumerate(record.agents)]
-
-
 def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str, Any], Conversation]]:
     """Yield the conversations of a run's training, evaluations or sleeps, with facts about each.
 
@@ -71,14 +66,14 @@ def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str
     """
     if split == "sleep":
         for record in run.sleeps:
-            for agent, each in zip(record.agents, of_sleep(record), strict=True):
+            for number, agent in enumerate(record.agents):
                 yield (
                     {
                         "episode": sleep_key(record.sleep),
                         "policy": record.sleep - 1,
                         "termination": str(agent.termination),
                     },
-                    each,
+                    Conversation(agent.role, number, agent.turns),
                 )
         return
     for played in run.played(split):

@@ -29,7 +29,7 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         _cache(conditions),
         _libraries(checkpoints),
         _ratios(checkpoints),
-        _skills(stack_frames(conditions, "skills")),
+        table_of("skills", caption("skills"), stack_frames(conditions, "skills").drop(columns="run")),
     ]
 
 
@@ -93,7 +93,3 @@ def _ratios(checkpoints: pandas.DataFrame) -> Table:
     known = last[last["ratio"].notna() & (last["method"] != own)]
     found = known.groupby([*KEYS])["ratio"].agg(seeds="size", ratio="mean", ratio_std="std")
     return table_of("output_ratios", caption("output_ratios"), found.reset_index())
-
-
-def _skills(skills: pandas.DataFrame) -> Table:
-    return table_of("skills", caption("skills"), skills.drop(columns="run"))

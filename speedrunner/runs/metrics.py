@@ -187,14 +187,10 @@ def track(
         for name in list(trackers):
             attempt(name, partial(log, name, step))
 
-    for name in _names(config.logging):
+    for name in {"none": (), "both": ("tensorboard", "wandb")}.get(config.logging, (config.logging,)):
         attempt(name, partial(start, name))
     try:
         yield finished
     finally:
         for name, tracker in list(trackers.items()):
             attempt(name, tracker.close)
-
-
-def _names(tracked: Tracked) -> tuple[str, ...]:
-    return {"none": (), "both": ("tensorboard", "wandb")}.get(tracked, (tracked,))

@@ -18,7 +18,7 @@ from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding
 from speedrunner.methods.method_base import Method
 from speedrunner.store.modules import apply_hunks
-from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, Turn
+from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory
 from speedrunner.verification.differences import Differences, contrast, turn_of
 from speedrunner.verification.subject import Played, Subject
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
@@ -78,7 +78,8 @@ async def replay(subject: Subject, status: Status) -> Finding:
         for played in episodes:  # shared: each task takes the next one
             episode = played.trajectory
             counts["episodes"] += 1
-            lost = sum(_is_lost(turn) for turn in episode.turns)
+            # A call in which the episode ended has no recorded result.
+            lost = sum(each.call is not None and each.executed is None for each in episode.turns)
             found.left_out += Counter({BY_A_FAULT: lost, BY_OTHER_TEXTS: int(subject.has_other_texts)})
             async with pool.worker() as worker:
                 try:
@@ -164,11 +165,6 @@ def _list_operations(played: Played) -> list[tuple[int | None, Asked]]:
     if left := left - {turn for turn, _ in found}:
         raise _Differs("its call is not among the operations on the world", min(left))
     return found
-
-
-def _is_lost(turn: Turn) -> bool:
-    """Return whether a call has no recorded result, because the episode ended in it."""
-    return turn.call is not None and turn.executed is None
 
 
 def find_first_difference(recorded: CallNode, now: CallNode, path: str = "") -> str | None:

@@ -22,7 +22,7 @@ from speedrunner.store.records import Message
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
     """Of few words, and no phrases but those of calls."""
     folder = tmp_path_factory.mktemp("tokenizer")
-    template = training_corpus.TEMPLATE.read_text(encoding="utf-8")
+    template = training_corpus.TEMPLATE
     made = vocabulary.build_tokenizer(
         ["Your task: pick up "], ["the words"], template, words=300, context=4096
     )
