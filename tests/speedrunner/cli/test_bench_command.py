@@ -14,10 +14,6 @@ from speedrunner.store.run_lock import RunLock
 from tests.scripted_runs import Runs, complaint, in_process, script
 
 
-def test_numbers_are_ascending_and_none_comes_twice() -> None:
-    assert numbers("--counts", "4,1,4") == [1, 4]
-
-
 @pytest.mark.parametrize("text", ["", "1,,4", "0,4", "many"])
 def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
     with pytest.raises(
