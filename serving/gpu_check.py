@@ -56,13 +56,11 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
     Raises `ServerFailed`: a server could not start. The message is one line with the remedy.
     """
     needed = sum(model_config.all_gpus for model_config in model_configs)
-    if not needed:
-        return [[] for _ in model_configs]
-    report = read_gpus()
+    report = read_gpus() if needed else GpuReport()
     ask = f"use a machine with GPUs; a Slurm job gets them with --gres=gpu:{needed}"
     if few := too_few(report, needed, ask):
         problems = [few]
-    elif is_cpu_build():
+    elif needed and is_cpu_build():
         problems = [Problem("this is vLLM's CPU build", "make venv KIND=gpu", fatal=True)]
     else:
         problems = all_problems(model_configs, report)
@@ -103,9 +101,11 @@ def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
 
 
 def all_problems(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[Problem]:
-    """Check the GPUs of servers that run at the same time. Return each problem once."""
+    """Check the caches and GPUs of servers that run at the same time. Return each problem once."""
     found = dict[Problem, None]()
     for model_config, gpus in zip(model_configs, divide_gpus(model_configs, report), strict=True):
+        if risk := model_config.cache_risk:
+            found[Problem(risk, "compare its answers with `speedrunner bench replay`")] = None
         if gpus:
             found |= dict.fromkeys(_server_problems(model_config, gpus))
     return list(found)
@@ -136,8 +136,6 @@ def _triton_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
 
 def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
     """Check the driver, the free memory and the size of the GPUs of one server that does not run yet."""
-    if risk := model_config.cache_risk:
-        yield Problem(risk, "compare its answers with `speedrunner bench replay`")
     driver = gpus[0].driver
     branch = driver.partition(".")[0]
     if branch.isdigit() and int(branch) < LEAST_DRIVER:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,8 @@ MODELS = CHECKOUT / "models"
 SHAPES = "shapes/build_shapes.py"
 """The recipe, relative to `MODELS`, that creates model folders without weights."""
 
+
+ROLES = ("actor", "inducer")
 
 STRING_TOKENS = {"actor": 1024, "inducer": 8192}
 """Default of each role's longest string argument: an actor writes names, an inducer whole skills. A short
@@ -100,9 +102,11 @@ def adapt(
     prefix_caching: bool | None = None,
     context: int | None = None,
     roles: Mapping[str, Mapping[str, Any]] | None = None,
+    used: Collection[str] = ROLES,
 ) -> ModelConfig:
     """Return the model config with other `replicas`, another `load_format`, prefix caching on or off, at most
-    `context` tokens, and other values of its roles' fields, by role. `None` or `auto` keeps the value.
+    `context` tokens, and other values of its roles' fields, by role. `None` or `auto` keeps the value. The
+    answers of `used` roles must fit the context.
 
     Raises `InvalidModelConfig` if the model config does not allow it.
     """
@@ -117,7 +121,7 @@ def adapt(
         content["roles"][role] |= values
         given |= {f"{role}.{name}": value for name, value in values.items()}
     try:
-        return _model_config(content)
+        return _model_config(content, used)
     except WrongData as error:
         settings = " ".join(f"model.{name}={value}" for name, value in given.items())
         problem = str(error).replace("roles.", "model.")  # the key in a command
@@ -158,11 +162,11 @@ def _add(defaults: Any, own: Any) -> Any:
     return {name: value for name, value in merged.items() if name not in removed}
 
 
-def _model_config(content: object) -> ModelConfig:
+def _model_config(content: object, used: Collection[str] = ROLES) -> ModelConfig:
     """Check that the fields go together and return the model config. Without weights, its path is its shape's
     folder."""
     model_config = record(ModelConfig, content)
-    if problems := list(_contradictions(model_config)):
+    if problems := list(_contradictions(model_config, used)):
         raise WrongData(*problems)
     if model_config.load_format != "dummy":
         return model_config
@@ -170,7 +174,7 @@ def _model_config(content: object) -> ModelConfig:
     return msgspec.structs.replace(model_config, path=folder, recipe=SHAPES, id=None, revision=None)
 
 
-def _contradictions(model_config: ModelConfig) -> Iterator[str]:
+def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterator[str]:
     """Return all contradictions between the fields of a model config."""
     given = [name for name in ("path", "id", "base_url") if getattr(model_config, name) is not None]
     if len(given) != 1:
@@ -187,10 +191,11 @@ def _contradictions(model_config: ModelConfig) -> Iterator[str]:
     if model_config.api == "completions" and model_config.tool_format is None and not model_config.hosted:
         yield f"`api: completions` needs a `tool_format`: {' or '.join(get_args(ToolFormatName))}"
     answers = dict[str, int]()
-    for name in ("actor", "inducer"):
+    for name in ROLES:
         role = model_config.role(name)
         yield from (f"roles.{name}.{problem}" for problem in _unsupported_by_api(model_config, role))
-        answers[f"roles.{name}"] = role.thinking_tokens + role.string_tokens
+        if name in used:
+            answers[f"roles.{name}"] = role.thinking_tokens + role.string_tokens
     if full := [f"{name} ({most})" for name, most in answers.items() if most >= model_config.context]:
         yield (
             f"{' and '.join(full)}: thinking_tokens + string_tokens must be below the context of"

@@ -90,7 +90,8 @@ def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[st
     elif turn["call"] is not None:
         yield f"  {turn['call']['name']}({turn['call']['arguments']}) was not completed"
     else:
-        yield from _add_label(f"no valid call: {turn['error']}; written: ", turn["text"] or "nothing")
+        written = turn["text"] or ("only the thought above" if turn["reasoning"] else "nothing")
+        yield from _add_label(f"no valid call: {turn['error']}; written: ", written)
 
 
 def summarize_sleep(record: Json) -> Json:

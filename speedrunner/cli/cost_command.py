@@ -55,7 +55,7 @@ def cost(
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)
-        say(f"All runs: {usd:.6f} USD. {cost_text.engine_line(engine_s)}")
+        say(f"All runs: {f'{usd:.6f} USD. ' * (usd > 0)}{cost_text.engine_line(engine_s)}")
     say(*caveats(each for run in loaded for each in run.processes))
 
 

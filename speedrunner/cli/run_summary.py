@@ -12,9 +12,11 @@ from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import Config
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
+from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
+from speedrunner.results.run_result import note_silent_sleeps
 from speedrunner.results.writing import list_rows
 from speedrunner.runs.outline import Outline
 from speedrunner.runs.setup import Setup
@@ -62,8 +64,9 @@ def print_runs(
         path = setup.config.run.dir
         data = load(path)
         processes += data.processes
-        rows[path] = own = list_rows(frame_checkpoints(data, run_costs(data, price_book(data))))
-        lines[path] = process_lines(data.processes)
+        costs = run_costs(data, price_book(data))
+        rows[path] = own = list_rows(frame_checkpoints(data, costs))
+        lines[path] = process_lines(data.processes) + note_silent_sleeps(frame_sleeps(data, costs))
         if setup.prices != data.prices:
             lines[path].append(
                 "These are the prices that the run was played with; `speedrunner cost"

@@ -14,8 +14,9 @@ from serving.model_configs import adapt, load_model_config
 from speedrunner.config.schema import Config
 
 
-def actor_model_config(config: Config) -> ModelConfig:
-    """Return the actor's model config with the configuration's changes. Raises `InvalidModelConfig`."""
+def actor_model_config(config: Config, *, learns: bool = True) -> ModelConfig:
+    """Return the actor's model config with the configuration's changes. Answers of an inducer must fit its
+    context only if the method `learns`. Raises `InvalidModelConfig`."""
     model = config.model
     roles = {"actor": model.actor}
     if model.inducer_name in (None, model.name):
@@ -27,11 +28,13 @@ def actor_model_config(config: Config) -> ModelConfig:
         prefix_caching=model.prefix_caching,
         context=model.context,
         roles=roles,
+        used=[*roles] if learns else ["actor"],
     )
 
 
-def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
-    """Return the model config of every role except the actor; often the same. Raises `InvalidModelConfig`."""
+def inducer_model_config(config: Config, actor: ModelConfig, *, learns: bool = True) -> ModelConfig:
+    """Return the model config of every role except the actor; often the same. `learns` as for the actor.
+    Raises `InvalidModelConfig`."""
     name = config.model.inducer_name
     other = actor if name is None else load_model_config(name)
     if other.name == actor.name:
@@ -43,6 +46,7 @@ def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
         prefix_caching=own.prefix_caching,
         context=own.context,
         roles={"inducer": config.model.inducer},
+        used=["inducer"] if learns else [],
     )
 
 

@@ -9,19 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from speedrunner.config.compose import group_choices
 from speedrunner.config.console import Status
-from speedrunner.pages.html_parts import html_table, show_number
+from speedrunner.pages.html_parts import show_number
 from speedrunner.results.analysis_plan import compare_plans
 from speedrunner.results.claims import JudgedClaim, claim_tables, count_verdicts, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.means import Spread
+from speedrunner.results.pairing import note_limits
 from speedrunner.results.paper import PaperComparison, compare_with_paper, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.published import list_claims, list_published
-from speedrunner.results.run_result import RunResult, count_terminations, read_or_describe
+from speedrunner.results.run_result import RunResult, count_terminations, note_silent_sleeps, read_or_describe
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
@@ -48,9 +47,9 @@ class Collected:
         compared: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
-        notes: runs that are left out because another one has their condition and seed, and whether the
-            analysis equals its plan.
-        caveats: notes on the results from the model configs, and on measured prices.
+        notes: runs that are left out because another one has their condition and seed, other limits, and
+            whether the analysis equals its plan.
+        caveats: notes on the results from the model configs, measured prices and silent sleeps.
         problems: runs and files that could not be read, a line each.
     """
 
@@ -91,17 +90,16 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         *claim_tables(judged),
         *paper_tables(rows),
     ]
-    caveats = sorted(
-        {each for run in runs for each in (*run.caveats, *price_caveats(run.book, run.processes))}
-    )
+    caveats = {each for run in runs for each in (*run.caveats, *price_caveats(run.book, run.processes))}
+    caveats |= {f"{run.path}: {each}" for run in runs for each in note_silent_sleeps(run.sleeps)}
     return Collected(
         runs=runs,
         conditions=conditions,
         compared=rows,
         judged=judged,
         tables=made,
-        notes=[*notes, *compare_plans(runs)],
-        caveats=caveats,
+        notes=[*notes, *note_limits(conditions), *compare_plans(runs)],
+        caveats=sorted(caveats),
         problems=problems,
     )
 
@@ -178,20 +176,18 @@ def show_terminations(counts: Mapping[str, int]) -> str:
     return ", ".join(texts) or "none yet"
 
 
-def condition_table(conditions: Sequence[Condition]) -> Markup:
-    """Return `list_conditions` for a page."""
-    return html_table(*list_conditions(conditions), label="All conditions")
-
-
 def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[list[Any]]]:
     """Return columns and rows with the headline numbers of all conditions at their last checkpoint: means
-    with their deviations over seeds. The share of repeated calls is there if it is large anywhere."""
+    with their deviations over seeds. The share of repeated calls is there if it is large anywhere, USD if
+    there are prices."""
     rows, repeats = [], []
+    priced = any(spread.mean for each in conditions for spread in each.spread("cost_usd").values())
+    headlines = {name: column for name, column in HEADLINES.items() if priced or "usd" not in column}
     for condition in conditions:
         last = condition.points[-1] if condition.points else None
         spreads = {
             name: condition.spread(column).get(last) if last is not None else None
-            for name, column in {**HEADLINES, **{each: each for each in RATIOS}}.items()
+            for name, column in {**headlines, **{each: each for each in RATIOS}}.items()
         }
         cached, uncached, repeated, calls = (spreads.pop(each) for each in RATIOS)
         prompt = cached.mean + uncached.mean if cached and uncached else 0
@@ -203,7 +199,7 @@ def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[li
             ]
         )
         repeats.append(repeated.mean / calls.mean if repeated and calls and calls.mean else 0.0)
-    columns = ["environment", "method", "model", "seeds", "rollouts", *HEADLINES, "prompt cached"]
+    columns = ["environment", "method", "model", "seeds", "rollouts", *headlines, "prompt cached"]
     if max(repeats, default=0.0) > MANY_REPEATS:
         columns.append("calls repeated")
         for row, share in zip(rows, repeats, strict=True):

@@ -8,12 +8,7 @@ from datetime import datetime
 import msgspec
 from markupsafe import Markup
 
-from speedrunner.pages.collected import (
-    Collected,
-    condition_table,
-    count_contents,
-    show_terminations,
-)
+from speedrunner.pages.collected import Collected, count_contents, list_conditions, show_terminations
 from speedrunner.pages.html_parts import html_table, show_cell, stylesheet, templates
 from speedrunner.pages.plots import Figure, show_svg
 from speedrunner.results.claims import CLAIMS, JudgedClaim
@@ -48,7 +43,7 @@ def page(title: str, found: Collected, figures: Sequence[tuple[Figure, bytes]]) 
             title=title,
             written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
             counts=count_contents(found.conditions),
-            conditions=condition_table(found.conditions),
+            conditions=html_table(*list_conditions(found.conditions), label="All conditions"),
             figures=[(figure, show_svg(svg, figure.title)) for figure, svg in figures],
             verdicts={verdict: [each for each in judged if each.verdict == verdict] for verdict in VERDICTS},
             badges=VERDICTS,

@@ -62,7 +62,9 @@ def cost_lines(costs: RunCosts) -> list[str]:
         _cells("all", total),
     ]
     rows.append(_format_cells("wasted", "", total.wasted, total.wasted_usd))
-    if (usd := total.usd_by_class) is not None:
+    if total.usd == 0:  # no prices
+        rows = [row[:-1] for row in rows]
+    elif (usd := total.usd_by_class) is not None:
         each = (f"{amount:.6f}" for amount in astuple(usd))
         rows.append(("USD", "", *each, f"{usd.total:.6f}"))
     lines = [*align_columns(rows), *limit_lines(costs)]
@@ -103,7 +105,10 @@ def checkpoint_lines(runs: Mapping[str, Sequence[Row]]) -> list[str]:
     """
     names = len(runs) > 1
     repeats = any(share_repeated(row) > MANY_REPEATS for rows in runs.values() for row in rows)
-    columns = {name: text for name, text in COLUMNS.items() if repeats or not name.endswith("peated")}
+    usd = {row["cost_usd"] for rows in runs.values() for row in rows} - {None}
+    hidden = ["re-\npeated"] * (not repeats)
+    hidden += [name for name in COLUMNS if name.startswith("USD") and usd == {0}]  # no prices
+    columns = {name: text for name, text in COLUMNS.items() if name not in hidden}
     lines = [["run"] * names + [*columns]]
     for name, rows in runs.items():
         for number, row in enumerate(rows):

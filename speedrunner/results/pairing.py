@@ -10,6 +10,7 @@ import msgspec
 import pandas
 
 from envs import Task
+from serving.plain_records import shown_differences
 from speedrunner.config.schema import differences
 from speedrunner.results.conditions import FAMILIES, OURS, Condition, pool_wordings
 from speedrunner.results.inference import (
@@ -132,19 +133,26 @@ def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
     unlike = [each for each in differences(first.config, second.config) if each.startswith("env.")]
     changed = [each for each in list_changes(first, second) if each.startswith(WORLD)]
     if not unlike and any(each.startswith(LIMITS) for each in changed):
-        limits = zip(_limits(first), _limits(second), strict=True)
-        unlike = [
-            f"{key} {one or 'default'} -> {other or 'default'}"
-            for (key, one), (_, other) in limits
-            if one != other
-        ]
+        unlike = shown_differences(_limits(first), _limits(second))
     return unlike or [f"{each.partition(':')[0]}, by other code" for each in changed]
 
 
-def _limits(run: RunResult) -> list[tuple[str, int | None]]:
+def note_limits(conditions: Sequence[Condition]) -> list[str]:
+    """Return a line for each condition with other limits than the first one of its environment."""
+    firsts: dict[str, Condition] = {}
+    lines = []
+    for each in conditions:
+        first = firsts.setdefault(each.condition_name.env, each)
+        if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
+            lines.append(f"{each.condition_name.env}: limits of {first.title} and {each.title}: {unlike}")
+    return lines
+
+
+def _limits(run: RunResult) -> dict[str, int | str]:
     """Return the limits of an episode that a run sets."""
-    calls = run.processes[-1].actor.role("actor").max_calls
-    return [("run.max_actions", run.config.run.max_actions), ("model.actor.max_calls", calls)]
+    calls = run.processes[-1].actor.role("actor").max_calls if run.processes else None
+    actions = run.config.run.max_actions
+    return {"run.max_actions": actions or "default", "model.actor.max_calls": calls or "default"}
 
 
 def list_changes(first: RunResult, second: RunResult) -> list[str]:

@@ -128,6 +128,16 @@ def count_terminations(runs: Iterable[RunResult]) -> dict[str, int]:
     return dict(counts.most_common())
 
 
+def note_silent_sleeps(sleeps: pandas.DataFrame) -> list[str]:
+    """Return a line about the sleeps of a run, a row each, that could send no request; none without them."""
+    if sleeps.empty:
+        return []
+    overflowed = sleeps["error"].str.contains("overflowed after 0 calls", na=False)
+    silent = int((overflowed & (sleeps["llm_calls"] == 0)).sum())
+    line = f"{silent} of {len(sleeps)} sleeps sent no request (the inducer's context overflowed)"
+    return [line] * bool(silent)
+
+
 def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> RunResult:
     """Return a run with its episodes, to be compared with others. Without a ledger these are the test
     episodes: only summary rows are read, which are small.

@@ -253,12 +253,13 @@ async def open_run(
         size: finds the contexts of the models.
 
     Raises:
+        InvalidPlan: there is nothing to play, or too few tasks.
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
         InvalidModelConfig, ServerFailed: an API key is missing, or a model does not fit the GPUs or its
             server.
     """
     options = setup.config.run
-    path = Path(options.dir)
+    path, steps = Path(options.dir), setup.plan()
     initial = None
     if not (path / "config.yaml").exists():  # checked before a folder is created
         initial = setup.initial_policy()
@@ -266,7 +267,6 @@ async def open_run(
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         extension = check_configuration(stored, setup) if stored.files.config.exists() else None
-        steps = setup.plan()
         left = unfinished_steps(steps, stored, retry_faults=options.retry_faults)
         if not left:
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)

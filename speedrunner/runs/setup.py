@@ -135,14 +135,16 @@ def set_up(
         UnfitEnvironment: the method cannot play in the environment.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
-    model_config, inducer = model_configs or (actor_model_config(config), None)
+    method = methods.make(config.method.name, **config.method.options)
+    learns = method.trains
+    model_config, inducer = model_configs or (actor_model_config(config, learns=learns), None)
     setup = Setup(
         config=config,
         env=make_env(config, model_config),
         split=envs.splits(config.env.name, **config.env.options),
-        method=methods.make(config.method.name, **config.method.options),
+        method=method,
         model_config=model_config,
-        inducer_model_config=inducer or inducer_model_config(config, model_config),
+        inducer_model_config=inducer or inducer_model_config(config, model_config, learns=learns),
     )
     setup.method.check(setup.env)
     if plays_here:

@@ -67,12 +67,13 @@ async def test_a_server_is_started_after_a_warning(
     assert [each for each in words if each != "creating"] == ["warning:", "starting", "vLLM"]
 
 
-def test_multi_token_prediction_of_a_hybrid_model_gives_a_warning(smi: Smi) -> None:
+@pytest.mark.parametrize("name", ["qwen3.5-27b", "tiny-hybrid"])
+def test_multi_token_prediction_of_a_hybrid_model_gives_a_warning(smi: Smi, name: str) -> None:
     smi(H100)
     said: list[str] = []
-    require_gpus([with_prediction(load_model_config("qwen3.5-27b"))], said.append)
+    require_gpus([with_prediction(load_model_config(name))], said.append)
     (line,) = said
-    assert line.startswith("warning: qwen3.5-27b: multi-token prediction with a prefix cache")
+    assert line.startswith(f"warning: {name}: multi-token prediction with a prefix cache")
     assert line.endswith("; compare its answers with `speedrunner bench replay`")
     assert with_prediction(load_model_config("qwen3-8b")).cache_risk is None
 

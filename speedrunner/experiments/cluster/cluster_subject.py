@@ -13,6 +13,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, SandboxConfig, ServingConfig
 from speedrunner.experiments.grid import grid_of
+from speedrunner.methods import method_registry as methods
 
 T = TypeVar("T")
 
@@ -93,8 +94,9 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
     together: list[list[ModelConfig]] = []
     gpus = 0
     for config in configs:
-        actor = actor_model_config(config)
-        inducer = inducer_model_config(config, actor)
+        learns = methods.make(config.method.name, **config.method.options).trains
+        actor = actor_model_config(config, learns=learns)
+        inducer = inducer_model_config(config, actor, learns=learns)
         own = [] if actor.hosted or config.serving.url else [actor]
         if config.serving.url and not actor.hosted:
             attached.append((actor, config.serving))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envs import EnvironmentFault
 from envs.java_process import NoJava
-from serving.engine.gpus import read_gpus
+from serving.engine.gpus import GpuReport, read_gpus
 from serving.gpu_check import Problem, all_problems, compiler_problems, too_few
 from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding, Report, failure, ok, report, warning
@@ -57,18 +57,17 @@ def slurm(subject: Subject) -> Iterator[Finding]:
 
 
 def gpus(subject: Subject) -> Iterator[Finding]:
-    """Check whether this machine's GPUs can serve the models."""
-    if not subject.gpus:
-        yield ok("GPU", "none is needed")
-        return
-    found = read_gpus()
+    """Check whether this machine's GPUs can serve the models, and their caches."""
+    found = read_gpus() if subject.gpus else GpuReport()
     if problem := too_few(found, subject.gpus, subject.doctor):
         yield _finding("GPU", problem)
     problems = list(
         dict.fromkeys(each for servers in subject.together for each in all_problems(servers, found))
     )
     yield from (_finding("GPU", each) for each in problems)
-    if len(found.usable) >= subject.gpus and not any(each.fatal for each in problems):
+    if not subject.gpus:
+        yield ok("GPU", "none is needed")
+    elif len(found.usable) >= subject.gpus and not any(each.fatal for each in problems):
         names = ", ".join(map(str, found.usable))
         yield ok("GPU", f"{subject.gpus} needed; here: {names}; driver {found.usable[0].driver}")
     if found.usable:

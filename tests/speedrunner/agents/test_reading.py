@@ -63,6 +63,7 @@ TURNS = {
     "a call as text": turn(text='<tool_call>\n{"name": "go"}', call=ToolCall("go", {}), executed=NOOP),
     "a call as JSON": turn(text='\n{"name": "go", "arguments": {}}', call=ToolCall("go", {}), executed=NOOP),
     "no call": turn(error="the answer is not one tool call", text="Let's\ngo"),
+    "a thought that was cut": turn(error="the answer was cut", reasoning="A door?"),
     "a call that was interrupted": turn(call=ToolCall("go", {"far": True})),
 }
 

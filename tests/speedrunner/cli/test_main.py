@@ -32,6 +32,16 @@ def test_ctrl_c_while_modules_are_read_ends_it_without_a_word(
 
 
 @pytest.mark.process
+def test_a_foreign_library_in_pythonpath_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").touch()
+    words = [sys.executable, "-c", "from speedrunner.cli.__main__ import main; main()", "list", "methods"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
+    line = f"; PYTHONPATH={tmp_path} may replace installed packages: unset it\n"
+    assert (done.returncode, done.stderr.count("\n"), done.stderr.endswith(line)) == (1, 1, True)
+
+
+@pytest.mark.process
 def test_our_packages_win_over_those_of_pythonpath_here_and_in_servers(tmp_path: Path) -> None:
     (tmp_path / "serving.py").write_text("raise RuntimeError('foreign')")
     server = [sys.executable, "-P", "-c", "import serving"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -91,18 +92,16 @@ class SmallRun:
         for number, score in enumerate(scores):
             self._play("test", f"test/{point:04d}/{number:04d}", policy, point, calls, score)
 
-    def sleep(self, number: int, prefix: PrefixChange | None = None) -> None:
-        """A sleep of one request."""
-        key = f"sleep/{number:04d}"
-        agents = [AgentRecord("inducer", [Turn([], "", SLEEP, 1.0)], Termination.SUBMITTED)]
-        record = SleepRecord(
-            sleep=number, rollouts=2, attempt=1, agents=agents, edits=[], seconds=1.0, prefix=prefix
-        )
+    def sleep(self, number: int, prefix: PrefixChange | None = None, requests: int = 1, **own: str) -> None:
+        """A sleep of at most one request, with its error if there is one."""
+        turns = [Turn([], "", SLEEP, 1.0)] * requests
+        agents = [AgentRecord("inducer", turns, Termination.SUBMITTED)]
+        fields: dict[str, Any] = {"rollouts": 2, "attempt": 1, "edits": [], "seconds": 1.0, "prefix": prefix}
+        labels = {"phase": "sleep", "policy": f"{number - 1}", "episode": f"sleep/{number:04d}"}
         with RunDirectory.open_for_writing(self.path) as run:
-            run.append_request(
-                row(1.0, SLEEP, "inducer", phase="sleep", policy=str(number - 1), episode=key, attempt="1")
-            )
-            run.write_sleep(record)
+            for _ in turns:
+                run.append_request(row(1.0, SLEEP, "inducer", attempt="1", **labels))
+            run.write_sleep(SleepRecord(sleep=number, agents=agents, **fields, **own))
 
     def _play(self, phase: str, key: str, policy: int, point: int, calls: Calls, score: float | None) -> None:
         played = Trajectory(

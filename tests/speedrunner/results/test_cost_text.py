@@ -24,39 +24,21 @@ from tests.golden_tables import Golden, table
 from tests.speedrunner.results.ledgers import BY_TOKEN, LIST, ROWS, row, stored
 
 FIRST = {
-    **{
-        "checkpoint": 0,
-        "episodes": 2,
-        "unscored": 1,
-        "silent": 0,
-        "call_limit": 0.5,
-        "action_limit": 0.0,
-        "wall_clock": 0.0,
-        "context_overflow": 0.0,
-        "repeat_limit": 0.0,
-    },
-    **{
-        "limited": 0.5,
-        "score": 0.5,
-        "llm_calls": 1.0,
-        "repeated_calls": 0.25,
-        "uncached": 25.0,
-        "cached": 90.0,
-        "output": 15.0,
-    },
-    **{"cost_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False},
+    "checkpoint": 0,
+    "episodes": 2,
+    "unscored": 1,
+    "silent": 0,
+    "limited": 0.5,
+    "score": 0.5,
+    "llm_calls": 1.0,
+    "repeated_calls": 0.25,
+    **{"uncached": 25.0, "cached": 90.0, "output": 15.0, "cost_usd": 0.00022, "rollout_usd": None},
+    **{"public": 0, "skills": 0, "notes": False},
 }
 SECOND = FIRST | {
-    **{
-        "checkpoint": 2,
-        "unscored": 0,
-        "call_limit": 0.0,
-        "limited": 0.0,
-        "score": 1.0,
-        "uncached": 200.0,
-        "cached": 800.0,
-    },
-    **{"output": 10.0, "cost_usd": 0.0007, "rollout_usd": 0.003, "public": 1, "skills": 2},
+    **{"checkpoint": 2, "unscored": 0, "limited": 0.0, "score": 1.0},
+    **{"uncached": 200.0, "cached": 800.0, "output": 10.0, "cost_usd": 0.0007, "rollout_usd": 0.003},
+    **{"public": 1, "skills": 2},
 }
 
 
@@ -67,6 +49,16 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
         ["0", "0.500", "50%", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
         ["2", "1.000", "0%", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
     ]
+
+
+def test_there_are_no_usd_without_prices(tmp_path: Path) -> None:
+    free = [FIRST | {"cost_usd": 0.0}, SECOND | {"cost_usd": 0.0, "rollout_usd": 0.0}]
+    for rows, columns in (([FIRST, *free], 2), (free, 0)):
+        assert checkpoint_lines({"one": rows})[0].count("USD") == columns
+    zero = PriceBook("zero", {"m": Prices(0, 0, 0)})
+    for book, count in ((BY_TOKEN, 2), (zero, 0)):
+        run = stored(tmp_path / book.title, [*ROWS])
+        assert "\n".join(cost_lines(run_costs(run, book))).count("USD") == count
 
 
 def test_the_share_of_repeated_calls_is_next_to_the_score_where_it_is_large() -> None:

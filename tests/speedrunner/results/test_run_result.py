@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.run_result import RunResult, read_or_describe, read_result
+from speedrunner.pages.collected import collect
+from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe, read_result
 from speedrunner.results.writing import list_rows
 from tests.speedrunner.results.small_runs import SLEEP_USD, SmallRun, learnt
 
@@ -19,6 +20,16 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 def test_libraries_are_those_of_the_policies(summary: RunResult) -> None:
     assert summary.checkpoints["functions"].to_dict() == {0: 0, 2: 2, 4: 1}
     assert summary.checkpoints["max_depth"].to_dict() == {0: 0, 2: 1, 4: 0}
+
+
+def test_sleeps_without_a_request_are_counted_if_a_context_overflowed(tmp_path: Path) -> None:
+    run = learnt(tmp_path / "run")
+    assert note_silent_sleeps(read_result(run.path, None).sleeps) == []
+    run.sleep(3, error="the context of the inducer overflowed after 0 calls", requests=0)
+    run.sleep(4, error="no successful episode to learn from", requests=0)
+    line = "1 of 4 sleeps sent no request (the inducer's context overflowed)"
+    assert note_silent_sleeps(read_result(run.path, None).sleeps) == [line]
+    assert f"{run.path}: {line}" in collect([run.path], None, lambda _: None).caveats
 
 
 def test_sleeps_have_their_tokens_and_prefix(summary: RunResult) -> None:

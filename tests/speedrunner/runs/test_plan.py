@@ -135,12 +135,6 @@ def test_a_longer_plan_begins_with_the_whole_shorter_one(rollouts: int, longer: 
     assert len(long) > len(short)
 
 
-@pytest.mark.parametrize(("trains", "changes"), [(False, {}), (True, {"rollouts": 0})])
-def test_a_plan_without_episodes_is_refused(trains: bool, changes: dict[str, int]) -> None:
-    with pytest.raises(InvalidPlan, match=r"nothing to play: set run\.test_episodes"):
-        plan(trains=trains, test_episodes=0, **changes)
-
-
 @pytest.mark.parametrize("rollouts", [45, 40])
 def test_a_longer_plan_is_another_one(rollouts: int) -> None:
     """A partial last batch, and a last checkpoint between two others."""

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from envs import EnvironmentFault, Opening, Task
+from serving.errors import InvalidModelConfig
 from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.experiments.cluster.cluster_subject import subject_of
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.prompt_parts import describe_episodes
 from speedrunner.methods.react import ReAct
+from speedrunner.runs.plan import InvalidPlan
+from speedrunner.runs.run import open_run
 from speedrunner.runs.setup import check_models, set_up
 from speedrunner.store.records import Policy
 from tests.golden_tables import Golden, refusals
@@ -75,6 +80,25 @@ def test_agents_read_the_limits_that_apply_to_an_episode(line: str, limits: str)
     assert f"at the latest after {limits.format('answers')}" in system.content
     told = describe_episodes(setup.env, actor.limits)
     assert f"at the latest after {limits.format('LLM calls (each with one tool call)')}" in told
+
+
+@pytest.mark.parametrize("given", ["method=react", "method=speedrunner run.rollouts=0"])
+async def test_nothing_is_created_for_a_run_without_episodes(tmp_path: Path, given: str) -> None:
+    folder = tmp_path / "run"
+    words = ["run.test_episodes=0", f"env={CORRIDOR}", f"run.dir={folder}", *given.split()]
+    with pytest.raises(InvalidPlan, match=r"nothing to play: set run\.test_episodes"):
+        async with open_run(set_up(compose(words)), Console()):
+            pass
+    assert not folder.exists()
+
+
+def test_answers_of_an_inducer_need_room_only_in_a_method_that_learns() -> None:
+    given = ["model=tiny", "model.context=700", "env=babyai"]
+    assert set_up(compose([*given, "method=react"])).inducer_model_config.context == 700
+    assert subject_of([*given, "method=react"]).model_configs[0].context == 700
+    for check in (subject_of, lambda words: set_up(compose(words))):
+        with pytest.raises(InvalidModelConfig, match=r"model\.inducer \(2208\): thinking"):
+            check([*given, "method=speedrunner"])
 
 
 def test_a_context_that_the_first_prompt_fills_is_refused() -> None:

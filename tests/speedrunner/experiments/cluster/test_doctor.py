@@ -6,11 +6,13 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from serving.model_configs import load_model_config
 from speedrunner.config.findings import Finding, ok
 from speedrunner.experiments.cluster import doctor
 from speedrunner.experiments.cluster.cluster_subject import Subject, subject_of
@@ -18,6 +20,7 @@ from speedrunner.experiments.cluster.doctor import environments, examine, gpus, 
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
 from tests.processes import in_namespaces
+from tests.serving.test_gpu_check import with_prediction
 from tests.stand_in_smi import A100, H100, SECOND
 
 LOOK = """
@@ -105,6 +108,9 @@ def test_each_bad_input_is_one_finding_with_its_remedy(
 
 def test_a_model_on_the_cpu_needs_none() -> None:
     assert found_gpus("model=tiny") == [("ok", "GPU", "none is needed", "")]
+    risky = with_prediction(load_model_config("tiny-hybrid"))
+    risk, fine = gpus(replace(subject_of(["model=tiny"]), together=[[risky]]))
+    assert (risk.level, risk.text, fine.text) == ("warning", risky.cache_risk, "none is needed")
 
 
 def test_one_that_fits_is_ok(smi: Smi) -> None:
