@@ -47,6 +47,13 @@ _PROBE = ToolSpec(
 _FIRST, _ANSWER, _SECOND = "zqfirst", "zqanswer", "zqsecond"
 
 
+def system_sections(tools: Sequence[ToolSpec], form: str, reasoning_tokens: int) -> list[str]:
+    """Return what a system message says of tools and of reasoning; see `ChatTemplate.first_messages`."""
+    lines = "\n".join(dumps(tool.openai["function"]) for tool in tools)
+    sections = [TOOLS.format(tools=lines, form=form)] if tools else []
+    return sections + ([REASONING.format(tokens=reasoning_tokens)] if reasoning_tokens else [])
+
+
 class ChatTemplate:
     """One chat template.
 
@@ -91,10 +98,7 @@ class ChatTemplate:
             form: how the model writes a call.
             reasoning_tokens: budget of the reasoning that the model writes as plain text; 0 for none.
         """
-        lines = "\n".join(dumps(tool.openai["function"]) for tool in tools)
-        sections = [TOOLS.format(tools=lines, form=form)] if tools else []
-        sections += [REASONING.format(tokens=reasoning_tokens)] if reasoning_tokens else []
-        if sections:
+        if sections := system_sections(tools, form, reasoning_tokens):
             has_system = messages[0]["role"] == "system"
             text = "\n\n".join([messages[0]["content"]] * has_system + sections)
             messages = [{"role": "system", "content": text}, *messages[has_system:]]

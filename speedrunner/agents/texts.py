@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from serving.tokens.chat_template import system_sections
+from serving.tokens.formats import FORMATS
 from serving.usage import Usage
 from speedrunner.agents.failure import describe_failure
 from speedrunner.agents.reading import headline, summary_lines, trajectory_lines, turn_lines
-from speedrunner.store.records import Message, OfferedTools, SleepRecord, Trajectory, Turn
+from speedrunner.store.records import Message, SleepRecord, Trajectory, Turn
+from speedrunner.store.run_data import RunData
 
 
 def trajectory_text(trajectory: Trajectory) -> str:
@@ -25,14 +28,24 @@ def short_headline(trajectory: Trajectory) -> str:
     return headline(plain)
 
 
-def with_tools(turn: Turn, role: str, policy: int, offered: Sequence[OfferedTools]) -> Turn:
-    """Return a turn whose system message ends with the tools, as JSON, if the run recorded them once."""
-    lists = [row.tools for row in offered if (row.role, row.policy) == (role, policy)]
+def with_tools(turn: Turn, role: str, policy: int, run: RunData) -> Turn:
+    """Return a turn whose system message ends as the model read it: with the tools, if the run recorded them
+    once (as JSON, if the chat template writes them in a form of its own), and with what it says of
+    reasoning."""
+    lists = [row.tools for row in run.tools if (row.role, row.policy) == (role, policy)]
     if len(lists) != 1 or not turn.messages or turn.messages[0].role != "system":
         return turn
+    process = run.processes[-1]
+    model_config = process.actor if role == "actor" else process.inducer
+    name = model_config.tool_format if model_config.tools_in == "system" else None
+    form = FORMATS[name].FORM if name else ""
+    sections = system_sections(lists[0] if name else [], form, model_config.text_reasoning(role))
+    if not name:
+        sections.append(
+            "\n".join(["Tools:", *(msgspec.json.encode(tool.openai).decode() for tool in lists[0])])
+        )
     system, *others = turn.messages
-    tools = [msgspec.json.encode(tool.openai).decode() for tool in lists[0]]
-    system = Message("system", "\n".join([system.content, "", "Tools:", *tools]))
+    system = Message("system", "\n\n".join([system.content, *sections]))
     return msgspec.structs.replace(turn, messages=[system, *others])
 
 
@@ -50,16 +63,14 @@ def answer_lines(turn: Turn, role: str = "") -> Iterator[str]:
     yield from turn.text.split("\n")
 
 
-def full_lines(trajectory: Trajectory, offered: Sequence[OfferedTools]) -> Iterator[str]:
+def full_lines(trajectory: Trajectory, run: RunData) -> Iterator[str]:
     """Yield a whole episode for people: all messages, thoughts, calls and replies, the tokens and the
     termination.
     """
     task = trajectory.task
     yield short_headline(trajectory)
     yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
-    yield from _turn_texts(
-        with_tools(turn, turn.role, trajectory.policy, offered) for turn in trajectory.turns
-    )
+    yield from _turn_texts(with_tools(turn, turn.role, trajectory.policy, run) for turn in trajectory.turns)
     yield f"=== {short_headline(trajectory)}"
     yield f"took {trajectory.seconds:.1f} s; tokens: {_tokens(trajectory.usage)}"
     if failure := describe_failure(trajectory):
@@ -69,10 +80,10 @@ def full_lines(trajectory: Trajectory, offered: Sequence[OfferedTools]) -> Itera
     yield from (trajectory.error or "").splitlines()
 
 
-def sleep_lines(record: SleepRecord, offered: Sequence[OfferedTools]) -> Iterator[str]:
+def sleep_lines(record: SleepRecord, run: RunData) -> Iterator[str]:
     """Yield a whole sleep for people: all messages and answers of its agents, and the resulting edits."""
     for agent in record.agents:
-        turns = (with_tools(turn, agent.role, record.sleep - 1, offered) for turn in agent.turns)
+        turns = (with_tools(turn, agent.role, record.sleep - 1, run) for turn in agent.turns)
         yield from _turn_texts(turns, agent.role)
         yield f"=== {agent.role}: {agent.termination}"
     yield from summary_lines(msgspec.to_builtins(record))

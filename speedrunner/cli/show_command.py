@@ -49,9 +49,9 @@ def show(
         kind, _, number = episode.partition("/")
         is_sleep = kind == "sleep" and number.isdecimal()
         if is_sleep:
-            say(*sleep_lines(data.sleep(int(number)), data.tools))
+            say(*sleep_lines(data.sleep(int(number)), data))
         else:
-            say(*full_lines(data.trajectory(episode), data.tools))
+            say(*full_lines(data.trajectory(episode), data))
     say(*caveats(data.processes))
 
 

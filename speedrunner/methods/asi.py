@@ -71,22 +71,30 @@ def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Tra
 
 
 def find_excess(library: Library, source: str) -> dict[str, str]:
-    """Return the functions of a text that break the bounds of the original, each with the reason.
-    A text that is no valid Python has none: `append_skills` refuses it."""
+    """Return the functions of a text that break the bounds of the original, and its classes, each with the
+    reason. A text that is no valid Python has none: `append_skills` refuses it."""
     try:
-        functions = [each for each in read_text(source) if isinstance(each.head, ast.FunctionDef)]
+        written = read_text(source)
     except InvalidSkill:
         return {}
     known = {*library.by_name, *(each.name for each in library.primitives), *function_names(source)}
-    found = {}
-    for each in functions:
+    found = {each.name: f"{each.name} is a class" for each in written if isinstance(each.head, ast.ClassDef)}
+    for each in written:
+        if not isinstance(each.head, ast.FunctionDef):
+            continue
         (node,) = ast.parse(each.source).body
         assert isinstance(node, ast.FunctionDef)
         lines = sum(len(ast.unparse(statement).split("\n")) for statement in node.body[1:])
-        calls = sum(name in known for name, _, _ in each.names.reads)
+        reads = [(line, column) for name, line, column in each.names.reads if name in known]
+        called = {
+            (call.func.lineno, call.func.col_offset) for call in ast.walk(node) if isinstance(call, ast.Call)
+        }
+        calls = len(reads)
         why = [f"{lines} lines of code (at most {MOST_LINES})"] * (lines > MOST_LINES)
         if not LEAST_CALLS <= calls <= MOST_CALLS:
             why.append(f"{calls} calls of primitives or skills ({LEAST_CALLS} to {MOST_CALLS})")
+        if not called.issuperset(reads):
+            why.append("primitives or skills that it does not call where it names them")
         if why:
             found[each.name] = f"{each.name} has {' and '.join(why)}"
     return found

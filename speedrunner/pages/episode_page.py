@@ -61,7 +61,7 @@ def episode_page(run: RunData, key: str, page: int) -> Context:
         "turns": [
             (
                 number,
-                with_tools(turn, turn.role, trajectory.policy, run.tools),
+                with_tools(turn, turn.role, trajectory.policy, run),
                 None if turn.executed is None else show_calls(turn.executed),
             )
             for number, turn in enumerate(part["shown"], start=first)

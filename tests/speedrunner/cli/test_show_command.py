@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
+
 from envs import Outcome
+from serving.model_config import Roles
+from serving.tokens.formats.json_calls import QWEN
+from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
+from speedrunner.agents.loop import plain_messages
+from speedrunner.agents.texts import with_tools
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import CallNode, Message, Termination, Turn
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, table
 from tests.scripted_runs import ScriptedRun, complaint, in_process
@@ -78,3 +86,23 @@ def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Pa
         shown[f"speedrunner show {words}"] = done.stdout + done.stderr
     assert not any(ord(char) < 32 and char != "\n" for text in shown.values() for char in text)
     golden("shown_episodes.txt", table(shown, HERE=tmp_path))
+
+
+def test_the_system_message_is_shown_as_a_model_without_thinking_and_tools_in_its_template_read_it(
+    learnt: ScriptedRun,
+) -> None:
+    run = load(learnt.dir)
+    process = run.processes[-1]
+    role = msgspec.structs.replace(process.actor.roles.actor, thinking_tokens=24)
+    actor = msgspec.structs.replace(
+        process.actor, tools_in="system", thinking="none", roles=Roles(role, role)
+    )
+    run.processes[-1] = msgspec.structs.replace(process, actor=actor)
+    (turn,) = run.trajectory("test/0002/0000").turns
+    (tools,) = (row.tools for row in run.tools if (row.role, row.policy) == ("actor", 1))
+    shown = with_tools(turn, "actor", 1, run).messages
+    read = ChatTokenizer(str(actor.path)).template.first_messages(
+        plain_messages(turn.messages), tools, QWEN.FORM, 24
+    )
+    assert plain_messages(shown) == read
+    assert "in at most 24 tokens" in shown[0].content

@@ -156,6 +156,10 @@ class TestTheOriginalsBounds:
             ("    return str(walk(1))", "f has 1 calls of primitives or skills (2 to 5)"),
             ("    walk(1)\n" * 6, "f has 6 calls of primitives or skills (2 to 5)"),
             ("    x = 1\n" * 9 + "    walk(x)\n    return walk(x)", "f has 11 lines of code (at most 10)"),
+            (
+                "    go, see = walk, look\n    go(1)\n    go(1)\n    return see()",
+                "f has primitives or skills that it does not call where it names them",
+            ),
         ],
     )
     def test_count_lines_after_the_docstring_and_calls_as_they_are_written(
@@ -164,6 +168,10 @@ class TestTheOriginalsBounds:
         library = Library(Corridor().primitives).write(STRIDE, sleep=1)
         found = find_excess(library, f'def f() -> str:\n    """One.\n\n    Two.\n    """\n{body}')
         assert found.get("f") == why
+
+    def test_are_not_evaded_by_a_class(self) -> None:
+        source = "class Walker:\n    def go(self) -> str:\n        return walk(1)\n\n\n" + STRIDE
+        assert find_excess(Library(Corridor().primitives), source) == {"Walker": "Walker is a class"}
 
     async def test_refuse_a_proposal_until_all_its_functions_are_within_them(self, corridor: Runs) -> None:
         run = corridor(inducer(f"{STRIDE}\n\n{ONCE}", STRIDE))
