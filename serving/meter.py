@@ -36,7 +36,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         cacheable: prompt tokens that an ideal cache could have provided, if the prompt was computed
             (completions API); see `serving.engine.ideal_cache`.
         at_most: without a usage: what the engine may have counted.
-        thought_cut: whether its budget closed the answer's thinking region (completions API).
+        thought_cut: whether its budget ended the answer's reasoning (completions API).
     """
 
     request: str

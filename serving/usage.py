@@ -38,7 +38,7 @@ class Usage(Sums, frozen=True):
         prompt: all prompt tokens, including cached ones.
         cached: prompt tokens that the engine took from its prefix cache.
         completion: generated tokens, including reasoning.
-        reasoning: generated tokens up to the end of the thinking region.
+        reasoning: generated tokens up to the end of the thinking region, or of plain text before a call.
     """
 
     prompt: Tokens = 0

@@ -28,7 +28,7 @@ CODE_TOKENS = 1024
 it."""
 
 LABELS = {"role": "probe"}
-SYSTEM = "You answer every message with one tool call and nothing else."
+SYSTEM = "You answer every message with one tool call."
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     shown = problems[:PROBLEMS_SHOWN]
     empty = sum(each.is_empty for each in answers)
     most = 0 if model_config.api == "completions" else None
-    thought = f"{role.thinking_tokens} tokens of thinking" if role.thinking_tokens else "no thinking"
+    thought = f"{role.thinking_tokens} tokens of reasoning" if role.thinking_tokens else "no reasoning"
     return Measurement(
         f"{model_config.name}: {len(answers)} probes on the {model_config.api} API, {in_flight} in "
         f"flight, {thought}",

@@ -81,7 +81,7 @@ def engine_line(seconds: float | None) -> str:
 
 
 def limit_lines(costs: RunCosts) -> list[str]:
-    """Return lines about truncated requests and about reasoning closed at its budget; empty if there are
+    """Return lines about truncated requests and about reasoning that ended at its budget; empty if there are
     none."""
     lines, total = [], costs.total
     if total.unreported:
@@ -95,7 +95,7 @@ def limit_lines(costs: RunCosts) -> list[str]:
         if line.thought_cut
     ]
     if cut:
-        lines.append(f"Answers whose thinking was closed at its budget: {', '.join(cut)}.")
+        lines.append(f"Answers whose reasoning ended at its budget: {', '.join(cut)}.")
     return lines
 
 

@@ -66,7 +66,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
 
     USD include an equal share of the prefix warm-ups of the episode's policy; tokens do not. `number` is the
     last part of the key, or -1. `unreported` counts requests with unknown tokens, `answers` counts answers,
-    and `thought_cut` those whose thinking was closed at its budget.
+    and `thought_cut` those whose reasoning ended at its budget.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
@@ -95,8 +95,8 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
     """Return one row per sleep, by its number, with the columns `SLEEP_TYPES`.
 
     `llm_calls`, tokens and USD include the episodes that the sleep played again, which `replayed` counts.
-    `accepted` and `refused` count edits. `thought_cut` is the share of its answers whose thinking was
-    closed at its budget. `prefix_invalidated` are the tokens of the prompt prefix that the
+    `accepted` and `refused` count edits. `thought_cut` is the share of its answers whose reasoning
+    ended at its budget. `prefix_invalidated` are the tokens of the prompt prefix that the
     sleep made useless in the cache.
 
     Args:

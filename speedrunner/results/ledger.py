@@ -77,7 +77,7 @@ class Spend(msgspec.Struct, frozen=True):
         cacheable: prompt tokens that an ideal prefix cache could have provided, if known.
         from_cache: prompt tokens that the engine's cache provided for the same requests.
         answers: answered requests that were not wasted.
-        thought_cut: answers whose thinking region was closed at its budget (completions API only).
+        thought_cut: answers whose reasoning ended at its budget (completions API only).
     """
 
     requests: int = 0

@@ -44,7 +44,7 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
 
     Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `LIMITS` (the share of the test episodes
     that each limit ended) and `limited` (their sum); `thought_cut` (the share of the actor's answers whose
-    thinking was closed at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`.
+    reasoning ended at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`.
     """
     tests = episodes[episodes["phase"] == "test"]
     points = tests["checkpoint"]

@@ -69,7 +69,7 @@ class TestTools:
             thinks = "model.actor.thinking_tokens=64"
             done = probe("tools", model_config_file, thinks, url, "--count", "12", "--in-flight", "4")
         assert done.exit_code == 0
-        assert "12 probes on the completions API, 4 in flight, 64 tokens of thinking" in done.stdout
+        assert "12 probes on the completions API, 4 in flight, 64 tokens of reasoning" in done.stdout
         assert re.search(r"^60 tools +1 +0 +0$", done.stdout, re.MULTILINE)
         assert re.search(r"^all +12 +0 +0$", done.stdout, re.MULTILINE)
         assert re.search(r"^calls truncated +0 +at most 0: met$", done.stdout, re.MULTILINE)
