@@ -22,7 +22,7 @@ TIE = Claim("tie", measure="score", relation="difference", a="x a", b="x b", low
 EPISODES, SEED_SD, WORDING_SD, EPISODE_SD = 30, 0.1, 0.1, 0.5
 
 
-AT_THE_END = ((ABOVE_0, 0.0, 1), (TIE, 0.1, 1), (ABOVE_0, 0.0, 4))
+AT_THE_END = ((ABOVE_0, 0.0, 1), (TIE, 0.1, 1), (ABOVE_0, 0.0, 4), (TIE, 0.1, 4))
 """Claims, true values at the end of their ranges, and wordings."""
 
 
@@ -33,9 +33,10 @@ def simulate(claim: Claim, effect: float, seeds: int, cases: int, wordings: int 
     for _ in range(cases):
         samples = {}
         shifts = random.normal(0, WORDING_SD, wordings) if wordings > 1 else [0.0]
-        for seed, (wording, shift) in product(range(seeds), enumerate(shifts)):
+        deviations = random.normal(0, SEED_SD, seeds)
+        for (seed, deviation), (wording, shift) in product(enumerate(deviations), enumerate(shifts)):
             other = random.random(EPISODES)
-            own = other + effect + shift + random.normal(0, SEED_SD) + random.normal(0, EPISODE_SD, EPISODES)
+            own = other + effect + shift + deviation + random.normal(0, EPISODE_SD, EPISODES)
             samples[wording, seed] = [numpy.stack([own, other], axis=1)]
         runs = 2 * seeds * wordings
         found[judge_samples(JudgedRow(claim, "", runs, wordings, seeds), samples).verdict] += 1

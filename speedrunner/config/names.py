@@ -71,6 +71,7 @@ def condition_name(config: Config) -> ConditionName:
         source = Path(start_from).name.removesuffix(f"-seed{config.run.seed}")
         for part in (variant, f"-{model_configs}", f"-{method}"):
             source = source.removesuffix(part)
+        source = re.sub(r"-wording\d", "", source)  # the run's own is in the name already
         begin += f"-from_{_plain(source)}"
         begin += "-without_history" if config.run.rollouts and not config.run.carry_history else ""
     return ConditionName(env, begin, model_configs + variant)

@@ -25,6 +25,7 @@ from speedrunner.results.inference import (
     RunKey,
     bootstrap_statistic,
     count_levels,
+    keep_crossing,
     paper_ttest,
     seed_values,
     ttest_seeds,
@@ -190,14 +191,15 @@ def judge_samples(found: JudgedRow, samples: Mapping[RunKey, Sequence[numpy.ndar
     if not numpy.isfinite([around.mean, *ends]).all():
         return replace(found, reason="the other value is 0 in some episodes, so the ratio has no interval")
     if len(row.sides) == 2:
-        pairs = numpy.concatenate([own for each in samples.values() for own in each])
+        usual = [each for key, each in samples.items() if key[0] == min(samples)[0]]
+        pairs = numpy.concatenate([own for each in usual for own in each])
         independent = paper_ttest((pairs[:, 0] - pairs[:, 1]).tolist())
         found = replace(found, paper_p=independent and independent.p)
     found = replace(found, measured=around.mean)
     if found.seeds == 1:
         return replace(found, reason="one seed, and 2 are needed: play others with run.seed=N")
     low, high = min(ends), max(ends)
-    if low == high and len(samples) == 2:
+    if low == high and found.seeds == 2:
         return replace(found, reason="2 seeds with equal values give no interval")
     found = replace(found, low=low, high=high)
     least, most = row.ends
@@ -223,7 +225,7 @@ def collect_samples(row: Claim, finished: Runs) -> dict[RunKey, list[numpy.ndarr
             arrays.append(pandas.concat(columns, axis=1, join="inner").to_numpy())
         if all(map(len, arrays)):
             samples[key] = arrays
-    return samples
+    return keep_crossing(samples)
 
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:

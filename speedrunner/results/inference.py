@@ -10,11 +10,11 @@ test treats all pairs of seed and episode as independent. It is included for com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -30,6 +30,11 @@ SEED = 0
 
 RunKey = tuple[int, int]
 """Wording (`run.wording`) and seed of a run."""
+
+T = TypeVar("T")
+
+LEAST_WORDINGS = 3
+"""Wordings that are tested together: fewer say next to nothing about how much wordings vary."""
 
 Statistic = Callable[["ndarray"], "ndarray"]
 """Receives the means of all columns of all arrays of a seed, of shape (columns, n), and returns n values."""
@@ -160,27 +165,50 @@ def _draw(sizes: tuple[tuple[int, ...], ...]) -> tuple[list[ndarray], ndarray, n
 
 
 def ttest_seeds(values: Mapping[RunKey, Sequence[float]], confidence: float = CONFIDENCE) -> Estimate | None:
-    """Test the mean of the seeds' means against zero; degrees of freedom are the number of seeds
-    minus one. `None` without values.
+    """Test the mean of the runs' means against zero. `None` without values.
 
-    With several wordings, the wordings' means are tested too, and the test with the wider interval is
-    returned: runs of one wording are as little independent as runs of one seed, and either may vary more.
+    Args:
+        values: of one wording, or of wordings that cross all seeds (`keep_crossing`).
+
+    With one wording, the degrees of freedom are the number of seeds minus one. With several, wordings and
+    seeds are crossed random factors: the variance of the mean is (MS of wordings + MS of seeds - MS of the
+    rest) / runs, and no less than over the wordings' means alone, or over the seeds'. The degrees of freedom
+    are the smaller of both numbers minus one, which rejects too seldom rather than too often.
     """
-    tests = []
-    for place in (1, 0):  # the seed, then the wording
-        levels: dict[int, list[float]] = {}
-        for key, own in values.items():
-            if len(own):
-                levels.setdefault(key[place], []).append(sum(own) / len(own))
-        test = paper_ttest([sum(own) / len(own) for own in levels.values()], confidence)
-        if test and (place or test.count > 1):
-            tests.append(test)
-    return max(tests, key=lambda test: test.ends[1] - test.ends[0] if test.ends else math.inf, default=None)
+    import numpy
+    from scipy.stats import t as student
+
+    means = {key: sum(own) / len(own) for key, own in values.items() if len(own)}
+    wordings, seeds = count_levels(means)
+    cells = numpy.array([means[key] for key in sorted(means)]).reshape(wordings, seeds)
+    if min(wordings, seeds) < 2:
+        return paper_ttest(cells.mean(axis=0).tolist() if means else [], confidence)
+    mean, by_wording, by_seed = cells.mean(), cells.mean(axis=1), cells.mean(axis=0)
+    rest = cells - by_wording[:, None] - by_seed + mean
+    squares = seeds * by_wording.var(ddof=1), wordings * by_seed.var(ddof=1)
+    error = (rest**2).sum() / ((wordings - 1) * (seeds - 1))
+    variance = max(sum(squares) - error, *squares)
+    if variance <= 1e-24 * (cells**2).max():  # equal up to rounding
+        return Estimate(float(mean), float(mean), float(mean), cells.size)
+    freedom = min(wordings, seeds) - 1
+    error_of_mean = math.sqrt(variance / cells.size)
+    half, t = error_of_mean * student.ppf((1 + confidence) / 2, freedom), mean / error_of_mean
+    p = 2 * student.sf(abs(t), freedom)
+    return Estimate(float(mean), float(mean - half), float(mean + half), cells.size, float(t), float(p))
 
 
-def count_levels(keys: Collection[RunKey]) -> tuple[int, int]:
+def keep_crossing(runs: Mapping[RunKey, T]) -> dict[RunKey, T]:
+    """Return all runs if at least `LEAST_WORDINGS` wordings have the same seeds; otherwise those of the first
+    wording alone, so that a trial of another one changes no verdict."""
+    wordings, seeds = count_levels(runs)
+    crosses = wordings >= LEAST_WORDINGS and len(runs) == wordings * seeds
+    return {key: run for key, run in runs.items() if crosses or key[0] == min(runs)[0]}
+
+
+def count_levels(keys: Iterable[RunKey]) -> tuple[int, int]:
     """Return the number of wordings and of seeds."""
-    return len({wording for wording, _ in keys}), len({seed for _, seed in keys})
+    found = [*keys]
+    return len({wording for wording, _ in found}), len({seed for _, seed in found})
 
 
 def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:

@@ -21,6 +21,7 @@ from speedrunner.results.inference import (
     bootstrap_seeds,
     count_levels,
     estimate_score,
+    keep_crossing,
     paper_ttest,
     ttest_seeds,
 )
@@ -244,10 +245,11 @@ def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
     rows: list[tuple[Cell, ...]] = []
     for names, found in _compare_all(pool_wordings(conditions)):
         test, around = ttest_seeds(found), bootstrap_seeds(found)
-        independent = paper_ttest([value for own in found.values() for value in own])
+        usual = [value for key, own in found.items() if key[0] == min(found)[0] for value in own]
+        independent = paper_ttest(usual)
         if test is None or around is None or independent is None:
             continue
-        counts = *count_levels([key for key, own in found.items() if own]), around.count
+        counts = *count_levels(found), around.count
         t_test = test.mean, test.low, test.high, test.t, test.p
         rows.append((*names, *counts, *t_test, around.low, around.high, independent.p))
     columns = ["env", "model", "metric", "a", "b", "checkpoint", "wordings", "seeds", "pairs", "difference"]
@@ -273,6 +275,7 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, 
                 for key, one, other in pairs
                 if last in common[key]
             }
+            differences = keep_crossing({key: own for key, own in differences.items() if own})
             yield (a.condition_name.env, model, metric, *methods, last), differences
             found.setdefault((model, metric, *methods), {})[a.condition_name.env] = last, differences
     for names, by_env in found.items():

@@ -13,6 +13,7 @@ from speedrunner.results.inference import (
     Estimate,
     bootstrap_seeds,
     estimate_score,
+    keep_crossing,
     paper_ttest,
     ttest_seeds,
 )
@@ -48,13 +49,15 @@ class TestSeeds:
         assert ttest_seeds({(0, 0): [1.0, 2.0]}) == Estimate(1.5, None, None, 1)
         assert ttest_seeds({}) is None
 
-    @pytest.mark.parametrize(("wording_sd", "seed_sd"), [(1.0, 0.0), (1.0, 1.0)])
-    def test_wordings_are_a_second_random_factor(self, wording_sd: float, seed_sd: float) -> None:
+    @pytest.mark.parametrize(
+        ("wording_sd", "seed_sd", "seeds"), [(1.0, 0.0, 3), (1.0, 1.0, 3), (0.0, 1.0, 3), (1.0, 1.0, 10)]
+    )
+    def test_wordings_are_a_second_random_factor(self, wording_sd: float, seed_sd: float, seeds: int) -> None:
         random, cases = numpy.random.default_rng(0), 1000
         effects = (
             random.normal(0, wording_sd, (cases, 4, 1))
-            + random.normal(0, seed_sd, (cases, 1, 3))
-            + random.normal(0, 0.5, (cases, 4, 3))
+            + random.normal(0, seed_sd, (cases, 1, seeds))
+            + random.normal(0, 0.5, (cases, 4, seeds))
         )  # there is no difference: all that is found is false
         crossed = [ttest_seeds({key: [x] for key, x in numpy.ndenumerate(own)}) for own in effects]
         independent = [paper_ttest(own.ravel().tolist()) for own in effects]
@@ -62,6 +65,26 @@ class TestSeeds:
             sum(each is not None and (each.p or 1) < 0.05 for each in own) for own in (crossed, independent)
         )
         assert false <= 0.05 * cases < 0.2 * cases < naive
+
+    def test_wordings_count_only_where_at_least_three_have_the_same_seeds(self) -> None:
+        usual = {(0, seed): [float(seed)] for seed in range(3)}
+        whole = {(wording, seed): [float(wording + seed)] for wording in range(3) for seed in range(3)}
+        assert keep_crossing(whole) == whole
+        for others in ({(1, 0): [9.0]}, {(1, seed): [9.0] for seed in range(3)}):
+            assert keep_crossing(usual | others) == usual
+        assert keep_crossing({key: each for key, each in whole.items() if key != (2, 2)}) == usual
+        assert ttest_seeds({(wording, 0): [float(wording)] for wording in range(3)}) == Estimate(
+            1.0, None, None, 1
+        )
+
+    def test_crossed_factors_have_the_variance_of_a_two_way_analysis(self) -> None:
+        cells = numpy.array([[1.0, 2.0, 4.0], [2.0, 4.0, 9.0], [0.0, 1.0, 3.0]])
+        found = ttest_seeds({key: [x] for key, x in numpy.ndenumerate(cells)})
+        assert found is not None
+        # Mean squares by hand, of wordings, seeds and the rest.
+        of_wordings, of_seeds, of_rest = 97 / 9, 133 / 9, 13 / 9
+        assert found.t is not None
+        assert found.mean / found.t == pytest.approx(((of_wordings + of_seeds - of_rest) / 9) ** 0.5)
 
     def test_the_bootstrap_of_one_seed_resamples_its_episodes(self) -> None:
         values = [0.0, 1.0, 1.0, 0.0, 1.0]
