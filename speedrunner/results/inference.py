@@ -176,7 +176,7 @@ def ttest_seeds(values: Mapping[RunKey, Sequence[float]], confidence: float = CO
     are the smaller of both numbers minus one, which rejects too seldom rather than too often.
     """
     import numpy
-    from scipy.stats import t as student
+    from scipy.stats import t as student  # type: ignore[import-untyped]
 
     means = {key: sum(own) / len(own) for key, own in values.items() if len(own)}
     wordings, seeds = count_levels(means)
@@ -214,7 +214,7 @@ def count_levels(keys: Iterable[RunKey]) -> tuple[int, int]:
 def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
     """Test the mean of differences against zero as if they were independent; `None` without differences."""
     import numpy
-    from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
+    from scipy.stats import ttest_1samp
 
     if not differences:
         return None
