@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, run_list
+from speedrunner.cli.command import DryRun, PriceList, RunsFolder, carry_out, in_flight, run_list
 from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.cluster.cluster_config import cluster_of
@@ -19,7 +19,8 @@ def sweep(
         list[str] | None,
         run_list(
             "experiment=NAME (scale=paper or smoke), or FILE: YAML, a list of runs. A setting that"
-            " some of the runs have (method=asi run.seed=0,1) chooses among them; any other applies to all."
+            " some of the runs have (method=react,asi) chooses among them; any other applies to all."
+            " run.seed=0,1 replaces their seeds."
             " cluster=NAME (a file of configs/cluster/, or a path) submits them to Slurm as jobs;"
             " cluster.KEY=VALUE changes one of its keys."
         ),
@@ -48,6 +49,7 @@ def sweep(
             show_default=False,
         ),
     ] = None,
+    prices: PriceList = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the Slurm jobs as one JSON object.")] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -66,12 +68,15 @@ def sweep(
       speedrunner sweep experiment=main scale=smoke cluster=cpu --dry-run
     """
     if power is not None:
-        if what:
-            raise InvalidConfig(f"--power reads finished runs and plays none: leave out {' '.join(what)}")
+        options = {"--json": as_json, "--dry-run": dry_run, "--dir": folder, "--part": part, "--jobs": jobs}
+        if others := [*(what or []), *(name for name, given in options.items() if given)]:
+            raise InvalidConfig(f"--power reads finished runs and plays none: leave out {' '.join(others)}")
         from speedrunner.results.power import power_lines  # pandas and scipy take seconds to import
 
-        say(*power_lines(power))
+        say(*power_lines(power, prices))
         return
+    if prices is not None:
+        raise InvalidConfig("--prices is for --power: a run's own list is set by prices.KEY=VALUE")
     what = what or []
     site = None
     if any(each.startswith(("cluster=", "cluster.")) for each in what):
@@ -98,8 +103,6 @@ def sweep(
     from speedrunner.runs.outline import outline_runs
 
     runs = members(found)
-    whole = grid_of([each for each in what if not each.startswith("run.seed=")], folder)
-    seeds = [each.config.run.seed for each in whole.runs()]
     logs = ""
     if part is not None:
         number, of = parsed_part(part)
@@ -115,7 +118,7 @@ def sweep(
         return
     from speedrunner.results.analysis_plan import write_plan
 
-    write_plan(grid.root, grid.name, seeds)
+    write_plan(grid.name, [each.config for each in found])
     console = SafeConsole()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(

@@ -21,7 +21,7 @@ from speedrunner.experiments.grid_file import Cell, read_cells, setting_text, se
 AT_ONCE = 64
 """Concurrent episodes over all runs of a sweep."""
 
-START = "run.start_from"
+START, SEED = "run.start_from", "run.seed"
 OWN_TO_A_START = (
     START,
     "run.carry_history",
@@ -56,8 +56,9 @@ class Grid:
     Args:
         file: YAML, a list of entries; see `grid_file`.
         given: settings for all runs. If runs of the list have the value, only these are selected (several
-            values with commas: `run.seed=0,1`); otherwise all runs get it. `method=NAME` selects by the name
-            that a method has in the names of conditions: `speedrunner`, `speedrunner-no-interpreter`.
+            values with commas: `env=babyai,crafter`); otherwise all runs get it. `method=NAME` selects by the
+            name that a method has in the names of conditions: `speedrunner`, `speedrunner-no-interpreter`.
+            `run.seed=0,1` replaces the seeds of all runs.
         scale: settings of a file of `configs/scale/`, which override the list's.
         root: the folder of the runs, by default `runs`.
 
@@ -90,24 +91,30 @@ class Grid:
                     if (other := found.get(path)) is None:
                         found[path] = run
                     elif unlike := differences(other.config, run.config):
-                        if "run.dir" in self._given:
-                            how = f"select one run, or use `speedrunner sweep --dir={path}`"
-                            raise InvalidConfig(f"run.dir={path} is one directory for several runs: {how}")
                         what = f"another run has the directory {path} ({'; '.join(unlike)})"
-                        raise InvalidConfig(f"{what}; set a different run.dir for each")
+                        raise InvalidConfig(f"{what}: select one, set run.dir for each, or use --dir=FOLDER")
                     else:
                         found[path] = replace(other, asked=other.asked or run.asked)
         return list(found.values())
 
     def _give(self, text: str) -> None:
         key, _, value = text.partition("=")
+        if key == SEED:
+            once: dict[str, tuple[int, Cell]] = {}
+            for number, cell in self._cells:
+                once.setdefault(repr(cell | {key: None}), (number, cell))
+            seeds = value.split(",")
+            self._cells = [(number, cell | {key: seed}) for number, cell in once.values() for seed in seeds]
+            self._forced.pop(key, None)
+            return
         for values in ([value], value.split(",")):
             cells = {each: self._select_runs(key, each) for each in values}
             if all(cells.values()):
                 chosen = [cell for found in cells.values() for cell in found]
                 self._cells = [cell for cell in self._cells if cell in chosen]
                 return
-        valued = [cell for _, cell in self._cells if not isinstance(cell.get(key, {}), Mapping)]
+        full = [self._full(cell) for _, cell in self._cells]
+        valued = [cell for cell in full if not isinstance(cell.get(key, {}), Mapping)]
         known = dict.fromkeys(self._value(key, cell) for cell in valued)
         if any(cells.values()) or (known and key == "method" and not _is_method(value)):
             missing = ", ".join(each for each, found in cells.items() if not found)

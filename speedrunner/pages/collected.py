@@ -98,7 +98,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         compared=rows,
         judged=judged,
         tables=made,
-        notes=[*notes, *note_limits(conditions), *compare_plans(runs)],
+        notes=[*notes, *note_limits(conditions), *compare_plans(runs, judged, prices)],
         caveats=sorted(caveats),
         problems=problems,
     )

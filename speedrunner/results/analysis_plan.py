@@ -1,20 +1,28 @@
-"""The analysis that a sweep fixes when it begins (`analysis.yaml`), and whether a report keeps to it."""
+"""The analysis that sweeps fix when they begin (`analysis.yaml`), and whether a report keeps to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence, Set
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from serving.plain_yaml import write_yaml
-from speedrunner.config.schema import InvalidConfig, read_file
+from serving.plain_yaml import read_yaml, write_yaml
+from speedrunner.config.names import condition_name
+from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.results.claims import EQUIVALENCE, JudgedClaim
+from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.measures import AVERAGED
 from speedrunner.results.published import list_claims
 from speedrunner.results.run_result import RunResult
-from speedrunner.store.files import write_atomic
+from speedrunner.store.files import StorageError, read_content, write_atomic
 
 FILE = "analysis.yaml"
+
+NAMED = 5
+"""Runs that a line names; it counts the others."""
 
 EXCLUSIONS = (
     "test episodes that an infrastructure error ended",
@@ -23,69 +31,121 @@ EXCLUSIONS = (
 )
 
 
-class Plan(msgspec.Struct, forbid_unknown_fields=True):
+class Plan(msgspec.Struct):
     """The analysis of an experiment.
 
     Attributes:
         claims: the comparisons of each claim.
         measures: the measures that tables average over seeds.
         exclusions: what is left out of means and comparisons.
-        seeds: those that the sweep plays.
+        levels: the confidence of intervals, also of those for equivalence.
+        runs: by the date at which a sweep added them, the seeds of each environment, method and model.
     """
 
     claims: dict[str, list[str]]
     measures: list[str]
     exclusions: list[str]
-    seeds: list[int]
+    levels: dict[str, float] = {}
+    runs: dict[str, dict[str, list[int]]] = {}
 
 
-def write_plan(folder: Path, experiment: str, seeds: Iterable[int]) -> None:
-    """Add the analysis of an experiment to a folder's plan, unless the plan has it. Raises `StorageError`."""
-    file = folder / FILE
-    plans = _read(file)
-    if experiment not in plans:
-        folder.mkdir(parents=True, exist_ok=True)
-        plans[experiment] = _analysis(experiment, seeds)
-        write_atomic(file, write_yaml(msgspec.to_builtins(plans)).encode())
+def write_plan(experiment: str, configs: Sequence[Config]) -> None:
+    """Add an experiment and those of its runs that are new to the plans in the runs' folders.
+
+    What a plan has is never changed. Raises `StorageError` and `InvalidConfig`.
+    """
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    for folder in dict.fromkeys(Path(each.run.dir).parent for each in configs):
+        plans = _read(folder / FILE)
+        if experiment in plans and not plans[experiment].runs:
+            continue  # an old plan: which runs are new is unknown
+        plan = plans.setdefault(experiment, _analysis(experiment))
+        own = [each for each in configs if Path(each.run.dir).parent == folder]
+        runs = {(str(condition_name(each)), each.run.seed): None for each in own}
+        if added := [each for each in runs if each not in _list_runs([plan])]:
+            for name, seed in added:
+                plan.runs.setdefault(now, {}).setdefault(name, []).append(seed)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / FILE, write_yaml(msgspec.to_builtins(plans)).encode())
 
 
-def _analysis(experiment: str, seeds: Iterable[int]) -> Plan:
+def _analysis(experiment: str) -> Plan:
     """Return the analysis of an experiment as it is now; a list of one's own has no claims."""
     name = experiment.removeprefix("experiment=")
     claims = [rows for rows in list_claims() if rows[0].experiment == name]
     comparisons = {rows[0].claim: [row.comparison for row in rows] for rows in claims}
-    return Plan(comparisons, [*AVERAGED], [*EXCLUSIONS], sorted({*seeds}))
+    levels = {"confidence": CONFIDENCE, "equivalence": round(EQUIVALENCE, 6)}
+    return Plan(comparisons, [*AVERAGED], [*EXCLUSIONS], levels)
+
+
+def _list_runs(plans: Iterable[Plan]) -> dict[tuple[str, int], None]:
+    """Return condition and seed of each planned run, in the order of the plans."""
+    added = (each for plan in plans for each in plan.runs.values())
+    return {(name, seed): None for own in added for name, seeds in own.items() for seed in seeds}
 
 
 def _read(file: Path) -> dict[str, Plan]:
-    """Return the plan of each experiment; none if there is no file. Raises `InvalidConfig`."""
+    """Return the plan of each experiment; none if there is no file. Raises `StorageError`, also for a link,
+    and `InvalidConfig`."""
     try:
-        return msgspec.convert(read_file(file) if file.exists() else {}, dict[str, Plan])
-    except msgspec.ValidationError as error:
+        content = read_yaml(read_content(file).decode()) if os.path.lexists(file) else {}
+        return msgspec.convert(content, dict[str, Plan])
+    except (msgspec.ValidationError, ValueError) as error:
         raise InvalidConfig(
             f"{file} is not the plan that a sweep writes: restore it, or remove it"
         ) from error
 
 
-def compare_plans(runs: Iterable[RunResult]) -> list[str]:
+def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], prices: str | None) -> list[str]:
     """Return a line for each planned experiment of the runs' folders: whether the analysis equals its plan.
 
-    Raises `InvalidConfig` if a plan cannot be read.
+    A plan that cannot be read is left out with a line, and so are folders without one if claims are judged.
+
+    Args:
+        prices: the price list if it is not the runs' own.
     """
-    seeds: dict[Path, set[int]] = {}
+    intervals = [each.row for claim in judged for each in claim.rows if each.low is not None]
+    by_file: dict[Path, set[tuple[str, int]]] = {}
     for run in runs:
-        seeds.setdefault(Path(run.path).parent / FILE, set()).add(run.seed)
-    lines = []
-    for file, played in seeds.items():
-        plans = _read(file)
-        planned = {seed for plan in plans.values() for seed in plan.seeds}
+        by_file.setdefault(Path(run.path).parent / FILE, set()).add((str(run.condition_name), run.seed))
+    lines, without = [], []
+    for file, played in by_file.items():
+        try:
+            plans = _read(file)
+        except (StorageError, InvalidConfig) as error:
+            lines.append(f"the analysis plan is left out: {error}")
+            continue
+        if not plans:
+            without.append(str(file.parent))
         for experiment, plan in plans.items():
-            now = _analysis(experiment, plan.seeds)
-            unlike = [
-                key for key in ("claims", "measures", "exclusions") if getattr(plan, key) != getattr(now, key)
-            ]
-            if played - planned or {*plan.seeds} - played:  # other experiments may have other seeds
-                unlike.append(f"seeds {sorted(played)} instead of {plan.seeds}")
-            verdict = f"differs from its plan in {', '.join(unlike)}" if unlike else "equals its plan"
-            lines.append(f"{file}: the analysis of {experiment} {verdict}")
+            line = f"{file}: the analysis of {experiment} {_compare(experiment, plan, played)}"
+            of_usd = prices and any(row.is_usd and row.claim in plan.claims for row in intervals)
+            lines.append(line + f"; verdicts on USD are by --prices {prices}" * bool(of_usd))
+        others = sorted(played.difference(_list_runs(plans.values())))
+        if others and plans and all(plan.runs for plan in plans.values()):
+            lines.append(f"{file} does not plan {_name_runs(others)}")
+    if without and intervals:
+        reason = "nothing shows that claims and seeds were fixed before the runs"
+        lines.append(f"no analysis plan ({FILE}) in {_join(without)}: {reason}")
     return lines
+
+
+def _compare(experiment: str, plan: Plan, played: Set[tuple[str, int]]) -> str:
+    """Return whether an analysis of some runs equals its plan, and what differs."""
+    now, dates = _analysis(experiment), [*plan.runs]
+    keys = ("claims", "measures", "exclusions", *["levels"] * bool(dates))
+    unlike = [key for key in keys if getattr(plan, key) != getattr(now, key)]
+    missing = [each for each in _list_runs([plan]) if each not in played]
+    found = [", ".join(unlike)] * bool(unlike)
+    found += [f"this report lacks {_name_runs(missing)}"] * bool(missing)
+    whole = f"its plan of {_join(dates)}" if dates else "its plan, which does not list runs"
+    return f"differs from {whole}: {'; '.join(found)}" if found else f"equals {whole}"
+
+
+def _name_runs(runs: Sequence[tuple[str, int]]) -> str:
+    return f"{len(runs)} run{'s' * (len(runs) > 1)}: " + _join([f"{name} seed {seed}" for name, seed in runs])
+
+
+def _join(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

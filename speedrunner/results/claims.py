@@ -167,9 +167,14 @@ def judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
         return replace(found, reason=f"no finished run of {', '.join(lacking)}")
     if not samples:
         return replace(found, reason="no seed has all values: no common seed, no prices, or no requests")
-    if row.is_usd and not any(own.any() for each in samples.values() for own in each):
+    if is_free(row, samples):
         return replace(found, reason="all prices are zero: speedrunner report DIR --prices NAME")
     return judge_samples(found, samples)
+
+
+def is_free(row: Claim, samples: Mapping[RunKey, Sequence[numpy.ndarray]]) -> bool:
+    """Return whether a comparison is one of costs that are all 0, since all prices are zero."""
+    return row.is_usd and bool(samples) and not any(own.any() for each in samples.values() for own in each)
 
 
 def judge_samples(found: JudgedRow, samples: Mapping[RunKey, Sequence[numpy.ndarray]]) -> JudgedRow:

@@ -1,12 +1,13 @@
 """The seeds that the paper's claims need, from the effects and variances of a pilot.
 
-A seed's value varies with the seed itself, with the library that it learns, and with its test episodes. The
-variance between seeds before training, where there is no library, is the seed's; the rest of that at the last
-checkpoint is the library's.
+A seed's value varies with the seed itself, with what it learns (a library or notes), and with its test
+episodes. The variance between seeds before training is the seed's; the rest of that at the last checkpoint is
+that of what was learned.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite, sqrt
 from pathlib import Path
@@ -16,34 +17,43 @@ from msgspec.structs import replace
 from scipy.stats import nct, t  # type: ignore[import-untyped]
 
 from speedrunner.config.console import align_columns, short_number
-from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_sides, keep_finished
+from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_sides, is_free, keep_finished
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.engine_time import shared_part
 from speedrunner.results.inference import CONFIDENCE, RunKey, seed_values
 from speedrunner.results.paper import played_models
+from speedrunner.results.pricing import price_list
 from speedrunner.results.published import Claim, list_claims
-from speedrunner.results.run_result import read_result
+from speedrunner.results.run_result import RunResult, read_or_describe
 from speedrunner.results.writing import caption
 from speedrunner.store.discovery import runs_below
+from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
 
 POWER = 0.8
 MOST = 200
 """Seeds above which a claim is out of reach."""
 
-HEAD = ("claim", "effect", "seed sd", "library sd", "episode sd", "seeds", "GPU-hours")
+HEAD = ("claim", "effect", "seed sd", "learned sd", "episode sd", "seeds", "GPU-hours")
 
 
 Need = tuple[int, float, float, float, float]
 """Seeds that a comparison needs (more than `MOST`: out of reach), its effect, and the standard deviations of
-seed, library and episode."""
+seed, learning and episode."""
 
 
-def power_lines(folder: Path) -> list[str]:
+def power_lines(folder: Path, prices: str | None) -> list[str]:
     """Return a line for each claim with two finished seeds of all its runs in a folder: the seeds that it
-    needs, and the comparison that needs the most. Raises `StorageError`, also for a damaged run."""
-    conditions, _ = group_runs([read_result(path, None) for path in runs_below(folder)])
+    needs, and the comparison that needs the most. Further lines say what is left out.
+
+    Raises `StorageError`: there is no such claim. `InvalidConfig`: the price list `prices` does not exist.
+    """
+    if prices is not None:
+        price_list(prices)
+    read = [read_or_describe(path, prices) for path in runs_below(folder)]
+    conditions, _ = group_runs([each for each in read if isinstance(each, RunResult)])
     lines: list[tuple[str, ...]] = [HEAD]
+    left = Counter[str]()
     for model in played_models(conditions):
         played = [each for each in conditions if each.condition_name.model == model]
         part = shared_part([load(run.path).requests for each in played for run in each.runs.values()])
@@ -53,12 +63,21 @@ def power_lines(folder: Path) -> list[str]:
             runs = [keep_finished(find_sides(row, model, conditions)) for row in claim]
             power = 1 - (1 - POWER) / len({row.counted_as for row in claim})
             needs = [estimate_need(row, own, power) for row, own in zip(claim, runs, strict=True)]
-            if all(needs):
+            samples = [collect_samples(row, own) for row, own in zip(claim, runs, strict=True)]
+            if min(map(len, samples)) > 1 and any(map(is_free, claim, samples)):
+                left[f"on USD, as all prices are zero: speedrunner sweep --power {folder} --prices NAME"] += 1
+            elif not all(needs):
+                left["of which a side lacks two finished seeds or values"] += 1
+            else:
                 seeds, *numbers = max(need for need in needs if need)
                 hours = _hours_of_a_seed(runs, part) if seeds <= MOST else None
                 last = (str(seeds) if seeds <= MOST else "-", short_number(hours and hours * seeds))
                 lines.append((f"{claim[0].claim}, {model}", *(f"{each:.3g}" for each in numbers), *last))
-    return [*align_columns(lines), "", caption("power", power=POWER, most=MOST)]
+    left_out = [each for each in read if isinstance(each, str)]
+    left_out += (f"claims left out: {count} {reason}" for reason, count in left.items())
+    if len(lines) == 1:
+        raise StorageError("; ".join([f"no claim can be planned by {len(read)} runs in {folder}", *left_out]))
+    return [*align_columns(lines), "", *left_out, caption("power", power=POWER, most=MOST)]
 
 
 def _hours_of_a_seed(runs: Sequence[Runs], part: float) -> float | None:
@@ -113,7 +132,8 @@ def seeds_needed(margins: Sequence[float], deviation: float, power: float) -> in
         deviation: standard deviation of a seed's value.
     """
     confidence = CONFIDENCE if len(margins) == 1 else EQUIVALENCE
-    for count in range(2, MOST + 1) if margins else ():
+    fewest = 2 if deviation > 1e-12 else 3  # two equal values have no interval
+    for count in range(fewest, MOST + 1) if margins else ():
         critical = t.ppf((1 + confidence) / 2, count - 1)
         shifts = [min(margin / max(deviation, 1e-12) * sqrt(count), 1e3) for margin in margins]
         if 1 - sum(nct.cdf(critical, count - 1, shift) for shift in shifts) >= power:

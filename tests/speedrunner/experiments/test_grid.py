@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from serving.model_configs import load_model_config
-from speedrunner.config.compose import group_choices, group_file
+from speedrunner.config.compose import group_choices
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.experiments.grid import Grid, GridRun, grid_of
@@ -122,14 +121,10 @@ class TestThatBeginsWithAnother_sPolicy:
         assert len({run.config.run.start_from for run in runs}) == 3 * 2
 
 
-SOURCES = {"_step": "return go_forward()", "home": "return _step()", "far": "return home()"}
-"""Two public skills; `far` calls `home`, which calls a private one."""
-
-
 class TestWhatIsGivenForAll:
     def test_chooses_among_runs_of_which_some_have_it(self, tmp_path: Path) -> None:
         assert len(listed(tmp_path, SEEDS, "method=react")) == 3
-        assert len(listed(tmp_path, SEEDS, "run.seed=0,2")) == 4
+        assert len(listed(tmp_path, SEEDS, "method=asi", "env.family=3,4")) == 2
         (run,) = listed(tmp_path, SEEDS, "env.family=4")
         assert run.config.env.options["family"] == 4
 
@@ -138,6 +133,17 @@ class TestWhatIsGivenForAll:
         assert {(run.config.run.rollouts, run.config.run.test_episodes) for run in runs} == {(5, 2)}
         assert {run.config.run.seed for run in runs} == {7}
         assert len(runs) == 4  # the seeds have become one
+
+    def test_seeds_replace_those_of_list_and_scale(self, tmp_path: Path) -> None:
+        for scale in ("paper", "smoke"):
+            runs = listed(tmp_path, SEEDS, "method=react", "run.seed=0,4", scale=scale)
+            assert [run.config.run.seed for run in runs] == [0, 4]
+        assert len(listed(tmp_path, SEEDS, "run.seed=0,4,7")) == 4 * 3
+        runs = experiment("truncation", "run.seed=5,1", "library.visible_last=50")
+        assert [(run.config.run.seed, (run.after or "")[-5:]) for run in runs if run.after] == [
+            (5, "seed5"),
+            (1, "seed1"),
+        ]
 
     def test_wins_over_the_scale_which_wins_over_the_list(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, SEEDS, "run.test_episodes=3", scale="smoke")
@@ -170,11 +176,6 @@ class TestSelectingMethods:
             for words in (given, given[::-1]):
                 runs = experiment("interpreter", *words, "env=babyai", "run.seed=0")
                 assert [condition_name(run.config).method for run in runs] == ["speedrunner-no-interpreter"]
-
-    def test_the_name_leaves_out_where_a_run_starts(self) -> None:
-        runs = experiment("shift", "method=asi", "run.seed=0")
-        assert {run.config.method.name for run in runs} == {"asi"}
-        assert len(runs) == 3
 
     def test_a_method_that_the_experiment_lacks_replaces_all(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, SEEDS, "method=opo", "run.seed=0")
@@ -255,6 +256,7 @@ class TestThePaper_sExperiments:
             *(("main", 51), ("models", 153), ("open-models", 153), ("ablations", 15), ("interpreter", 24)),
             ("zombies", 36),
             *(("shift", 24 + 9), ("replay", 9), ("truncation", 18), ("cache", 30)),
+            *(("modality", 60), ("wording", 48), ("sensitivity", 111)),
         ],
     )
     def test_each_has_its_runs_with_the_paper_s_numbers(self, name: str, count: int) -> None:
@@ -263,27 +265,7 @@ class TestThePaper_sExperiments:
         numbers = {(run.sleep_every, run.eval_every, run.test_episodes) for run in runs}
         assert numbers == {(10, 50, 30)}
         assert {run.rollouts for run in runs} <= {200, 0}
-
-    def test_all_are_known(self) -> None:
-        assert set(group_choices("experiment")) == {
-            *("main", "models", "open-models", "ablations", "interpreter", "zombies"),
-            *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
-            *("modality", "sensitivity", "wording", "real"),
-        }
-
-    @pytest.mark.parametrize(
-        ("name", "count", "seeds"),
-        [
-            ("modality", 60, {0, 1, 2}),
-            ("wording", 48, {0, 1, 2}),
-            ("sensitivity", 111, {0, 1, 2}),
-        ],
-    )
-    def test_those_that_are_not_in_the_paper_have_three_seeds(
-        self, name: str, count: int, seeds: set[int]
-    ) -> None:
-        counts = Counter(run.config.run.seed for run in experiment(name))
-        assert counts == dict.fromkeys(seeds, count // 3)
+        assert Counter(run.seed for run in runs) == dict.fromkeys((0, 1, 2), count // 3)
 
     def test_no_two_experiments_have_different_runs_in_one_folder(self) -> None:
         found: dict[str, Config] = {}
@@ -299,15 +281,6 @@ class TestThePaper_sExperiments:
         assert len(second) == 9
         assert not any(run.config.run.carry_history for run in second)
         assert all("-without_history-" in run.config.run.dir for run in second)
-
-    def test_sensitivity_varies_one_setting_at_a_time(self) -> None:
-        names = {run.config.run.dir for run in experiment("sensitivity", "run.seed=0")}
-        for change in ("", "-context131072", "-context262144"):
-            assert f"runs/paper/crafter-speedrunner-qwen3.5-27b{change}-seed0" in names
-        for change in ("", "-actor_thinking64", "-actor_thinking1024"):
-            assert f"runs/paper/babyai-react-qwen3.5-27b{change}-seed0" in names
-        for change in ("inducer_calls25", "sees_detail"):
-            assert f"runs/paper/crafter-speedrunner-{change}-qwen3.5-27b-seed0" in names
 
     def test_runs_that_two_of_them_share_have_one_folder(self) -> None:
         main = {run.config.run.dir: run.config for run in experiment("main")}
@@ -360,26 +333,3 @@ class TestThePaper_sExperiments:
             assert (config.model.name, config.run.seed, config.run.max_actions) == ("tiny-random", 0, 200)
             assert config.run.rollouts in (4, 0)
             assert config.model.actor["max_calls"] == config.model.inducer["max_calls"] == 10
-
-    def test_the_demo_is_one_run(self) -> None:
-        (run,) = grid_of(["experiment=demo"]).runs()
-        options = run.config.run
-        assert (options.dir, options.rollouts, options.sleep_every) == ("runs/demo", 40, 10)
-        assert (options.eval_every, options.test_episodes, options.in_flight) == (10, 20, 16)
-        assert run.config.model.name == "tiny"
-
-    def test_the_full_demo_is_the_demo_over_five_seeds_and_the_other_methods(self) -> None:
-        (demo,) = grid_of(["experiment=demo"]).runs()
-        runs = grid_of(["experiment=demo-full"]).runs()
-        methods = (run.config.method for run in runs)
-        counts = Counter((method.name, method.options.get("interpreter")) for method in methods)
-        others = {(name, None): 5 for name in ("react", "opo", "asi")}
-        assert counts == {**others, ("speedrunner", "on"): 5, ("speedrunner", "off"): 5}
-        for run in runs:
-            same = msgspec.structs.replace(run.config.run, dir=demo.config.run.dir, seed=demo.config.run.seed)
-            assert same == demo.config.run
-
-
-def test_every_scale_says_what_it_is() -> None:
-    for name in group_choices("scale"):
-        assert group_file("scale", name).read_text().startswith("# ")

@@ -1,45 +1,129 @@
-"""The analysis that a sweep fixes, and reports that keep to it or not."""
+"""The analysis that sweeps fix, and reports that keep to it or not."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from serving.plain_yaml import read_yaml, write_yaml
-from speedrunner.config.schema import InvalidConfig
+from speedrunner.experiments.grid import grid_of
 from speedrunner.results.analysis_plan import FILE, compare_plans, write_plan
+from speedrunner.results.claims import JudgedClaim, JudgedRow
+from speedrunner.results.published import list_claims
+from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import summary
 
+OLD = "{claims: {}, measures: [score], exclusions: []"
 
-def test_a_plan_is_kept_and_compared_with_the_analysis(tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "paper"
-    write_plan(folder, "experiment=zombies", [1, 0, 0])
-    write_plan(folder, "experiment=zombies", [5])  # too late
-    runs = [replace(summary(seed=seed), path=str(folder / str(seed))) for seed in (0, 1)]
-    where = f"{folder / FILE}: the analysis of experiment=zombies "
-    assert compare_plans(runs) == [f"{where}equals its plan"]
-    assert compare_plans(runs[:1]) == [f"{where}differs from its plan in seeds [0] instead of [0, 1]"]
-    plan = read_yaml((folder / FILE).read_text())
-    assert isinstance(plan, dict)
-    claims = plan["experiment=zombies"]["claims"]
-    assert "score of crafter speedrunner minus crafter react is above 0" in claims["zombies-ours"]
-    claims.pop("zombies-ours")
-    (folder / FILE).write_text(write_yaml(plan))
-    assert compare_plans(runs) == [f"{where}differs from its plan in claims"]
-    assert compare_plans([summary()]) == []
-    (folder / FILE).write_text("a: {claims: {b: []}, measures: [c], exclusions: [], seeds: [4]}")
-    (line,) = compare_plans(runs)
-    assert line.endswith(
-        "of a differs from its plan in claims, measures, exclusions, seeds [0, 1] instead of [4]"
+
+def plan(folder: Path, seeds: str, name: str = "main") -> list[RunResult]:
+    """Plan runs of ReAct and OPO in BabyAI as `sweep` does, and return them as if they were played."""
+    words = [f"experiment={name}", "env=babyai", "method=react,opo", f"run.seed={seeds}"]
+    runs = grid_of(words, folder).runs()
+    write_plan(f"experiment={name}", [run.config for run in runs])
+    names = [(run.config.run.dir, run.config.method.name, run.config.run.seed) for run in runs]
+    return [
+        replace(summary("babyai", name, seed, model="gpt-5.4-mini"), path=path) for path, name, seed in names
+    ]
+
+
+def judged(measure: str) -> JudgedClaim:
+    """The claim of `main` with this measure that has an interval."""
+    main = [row for rows in list_claims() for row in rows if rows[0].experiment == "main"]
+    row = next(row for row in main if row.measure == measure)
+    found = JudgedRow(row, "gpt-5.4-mini", 2, 1, 2, 0.0, -1.0, 1.0)
+    return JudgedClaim(row, found.model, "undecided", found, [found])
+
+
+def compared(runs: list[RunResult], *claims: JudgedClaim, prices: str | None = None) -> list[str]:
+    """The lines, without dates and the folder."""
+    lines = compare_plans(runs, claims, prices)
+    folder = str(Path(runs[0].path).parent)
+    return [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "DATE", line).replace(folder, "HERE") for line in lines]
+
+
+def test_runs_that_the_plan_lists_are_named_if_they_are_missing(tmp_path: Path) -> None:
+    runs = plan(tmp_path, "0,1,2,3")
+    where = f"HERE/{FILE}: the analysis of experiment=main "
+    assert compared(runs) == [f"{where}equals its plan of DATE"]
+    opo, lacks = runs[4:], f"{where}differs from its plan of DATE: this report lacks "
+    assert [run.condition_name.method for run in opo] == ["opo"] * 4
+    named = ", ".join(f"babyai react gpt-5.4-mini seed {seed}" for seed in range(4))
+    assert compared(opo) == [f"{lacks}4 runs: {named}"]
+    assert compared(runs[1:]) == [f"{lacks}1 run: babyai react gpt-5.4-mini seed 0"]
+    assert compared(runs[:1])[0].endswith(
+        "opo gpt-5.4-mini seed 0, babyai opo gpt-5.4-mini seed 1 and 2 more"
     )
 
 
+def test_further_runs_are_added_with_their_date_and_nothing_else_changes(tmp_path: Path) -> None:
+    plan(tmp_path, "0,1")
+    before = read_yaml((tmp_path / FILE).read_text())["experiment=main"]
+    assert before["levels"] == {"confidence": 0.95, "equivalence": 0.9}
+    ((written, own),) = before["runs"].items()
+    assert own == {f"babyai {name} gpt-5.4-mini": [0, 1] for name in ("react", "opo")}
+    before["runs"] = {"earlier": own}
+    (tmp_path / FILE).write_text(write_yaml({"experiment=main": before}))
+    runs = plan(tmp_path, "0,1,2")
+    after = read_yaml((tmp_path / FILE).read_text())["experiment=main"]
+    added = after["runs"].popitem()
+    assert after == before
+    assert added[0] >= written
+    assert added[1] == {name: [2] for name in own}
+    assert compared(runs)[0].endswith("equals its plan of earlier, DATE")
+    other = replace(summary("babyai", "asi"), path=str(tmp_path / "x"))
+    assert compared([*runs, other])[1:] == [f"HERE/{FILE} does not plan 1 run: babyai asi tiny-random seed 0"]
+
+
+def test_another_analysis_and_other_prices_are_named(tmp_path: Path) -> None:
+    runs = plan(tmp_path, "0,1")
+    content = read_yaml((tmp_path / FILE).read_text())
+    content["experiment=main"]["claims"].pop("babyai-eighth")
+    content["experiment=main"]["levels"]["confidence"] = 0.9
+    (tmp_path / FILE).write_text(write_yaml(content))
+    (line,) = compared(runs, judged("cost_usd"), prices="zero")
+    assert line.endswith(
+        "differs from its plan of DATE: claims, levels; verdicts on USD are by --prices zero"
+    )
+    assert "USD" not in "".join(
+        [*compared(runs, judged("score"), prices="zero"), *compared(runs, judged("cost_usd"))]
+    )
+
+
+def test_old_and_deleted_plans_are_named(tmp_path: Path) -> None:
+    runs = plan(tmp_path, "0,1")
+    (tmp_path / FILE).write_text(f"experiment=main: {OLD}, seeds: [0, 1]}}")
+    plan(tmp_path, "0,1,2")
+    (line,) = compared(runs)
+    assert line.endswith("differs from its plan, which does not list runs: claims, measures, exclusions")
+    (tmp_path / FILE).unlink()
+    assert compared(runs) == []
+    reason = "nothing shows that claims and seeds were fixed before the runs"
+    assert compared(runs, judged("score")) == [f"no analysis plan ({FILE}) in HERE: {reason}"]
+
+
 @pytest.mark.parametrize(
-    "text", ["- 1", "a: 1", "a: {claims: {}}", "3: {claims: {}, measures: [], exclusions: [], seeds: 4}"]
+    "text", ["- 1", "a: 1", "a: {claims: {}}", "", "{", f"a: {OLD}, runs: {{d: {{b: [c]}}}}}}"]
 )
-def test_a_file_that_is_no_plan_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text)
-    with pytest.raises(InvalidConfig, match=r"analysis\.yaml is not the plan"):
-        compare_plans([replace(summary(), path=str(tmp_path / "run"))])
+def test_a_bad_plan_is_left_out_and_the_others_are_compared(tmp_path: Path, text: str) -> None:
+    runs = plan(tmp_path / "good", "0")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / FILE).write_text(text)
+    bad = replace(summary(), path=str(tmp_path / "bad" / "run"))
+    lines = compare_plans([bad, *runs], [], None)
+    advice = "is not the plan that a sweep writes: restore it, or remove it"
+    assert lines[0] == f"the analysis plan is left out: {tmp_path}/bad/{FILE} {advice}"
+    assert "equals its plan" in lines[1]
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    runs = plan(tmp_path, "0")
+    (tmp_path / FILE).rename(tmp_path / "elsewhere")
+    for target in ("elsewhere", "/dev/zero", "nowhere"):
+        (tmp_path / FILE).symlink_to(target)
+        (line,) = compared(runs)
+        assert line.startswith(f"the analysis plan is left out: HERE/{FILE} could not be read: it is a link")
+        (tmp_path / FILE).unlink()

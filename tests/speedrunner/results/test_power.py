@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy
 import pytest
 
+from speedrunner.results import power
 from speedrunner.results.power import MOST, estimate_need, seeds_needed, split_variance
 from speedrunner.results.published import Claim
+from tests.scripted_runs import in_process
 from tests.speedrunner.results.test_claims import runs_of
+from tests.synthetic_sweep import write_sweep
 from tests.verdict_simulation import AT_THE_END, simulate
 
 
@@ -19,7 +24,8 @@ from tests.verdict_simulation import AT_THE_END, simulate
         ([0.2], 1.0, 199),
         ([0.1], 1.0, MOST + 1),
         ([], 1.0, MOST + 1),
-        ([0.3], 0.0, 2),
+        ([0.3], 0.0, 3),  # two equal values give no interval
+        ([3.0], 0.1, 2),
         ([1.0, 9.0], 1.0, 8),  # a tie: one-sided tests at 5%, of which one decides
         ([1.0, 1.0], 1.0, 11),
     ],
@@ -46,6 +52,34 @@ def test_before_training_a_seed_varies_without_its_library() -> None:
     seeds, effect, seed, library, episode = need
     assert (effect, seed, library, episode) == (20.0, 0.0, pytest.approx(10.0), 0.0)
     assert seeds == 3  # 80 away from the end, 8 deviations
+
+
+def test_what_a_folder_cannot_plan_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=2")
+    [*write_sweep(tmp_path, small, settings=[(("env=babyai",), "method=react")], seeds=2)]
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.yaml").write_text("[")
+    claims = {name: Claim(name, measure=name, a="babyai react", high=1e6) for name in ("score", "cost_usd")}
+    claims["asi"] = Claim("asi", measure="score", a="babyai asi", low=0.0)
+    monkeypatch.setattr(power, "list_claims", lambda: [[each] for each in claims.values()])
+    lacking = "claims left out: 1 of which a side lacks two finished seeds or values"
+    advice = f"all prices are zero: speedrunner sweep --power {tmp_path} --prices NAME"
+    head, score, *_, bad, free, lacks, _ = power.power_lines(tmp_path, None)
+    assert ("learned sd" in head, score.split(",")[0], lacks) == (True, "score", lacking)
+    assert free == f"claims left out: 1 on USD, as {advice}"
+    assert bad.startswith(f"{tmp_path}/bad/config.yaml")
+    priced = power.power_lines(tmp_path, "gpt-5.4-mini")
+    assert priced[2].startswith("cost_usd,")
+    assert advice not in str(priced)
+
+
+def test_power_of_nothing_is_an_error(tmp_path: Path) -> None:
+    for words, reason in (
+        ([], f"no claim can be planned by 0 runs in {tmp_path}"),
+        (["--dry-run", "--json"], "--power reads finished runs and plays none: leave out --json --dry-run"),
+    ):
+        done = in_process("sweep", "--power", str(tmp_path), *words)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {reason}\n")
 
 
 @pytest.mark.slow
