@@ -39,12 +39,6 @@ def engine_seconds(runs: Iterable[Sequence[LedgerRow]]) -> float | None:
     return total
 
 
-def shared_part(runs: Sequence[Sequence[LedgerRow]]) -> float:
-    """Return `engine_seconds` of runs together as a part of the sum of each run's own; 1 if unknown."""
-    own = sum(engine_seconds([rows]) or 0.0 for rows in runs)
-    return (engine_seconds(runs) or own) / own if own else 1.0
-
-
 def gpu_hours(model_config: ModelConfig, seconds: float | None) -> float | None:
     """Return the GPU-hours of an engine's seconds; `None` if they are unknown."""
     gpus = model_config.gpus * model_config.replicas

@@ -19,7 +19,6 @@ from scipy.stats import nct, t  # type: ignore[import-untyped]
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_sides, is_free, keep_finished
 from speedrunner.results.conditions import group_runs
-from speedrunner.results.engine_time import shared_part
 from speedrunner.results.inference import CONFIDENCE, RunKey, seed_values
 from speedrunner.results.paper import played_models
 from speedrunner.results.pricing import price_list
@@ -28,7 +27,6 @@ from speedrunner.results.run_result import RunResult, read_or_describe
 from speedrunner.results.writing import caption
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
-from speedrunner.store.run_data import load
 
 POWER = 0.8
 MOST = 200
@@ -55,8 +53,6 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
     lines: list[tuple[str, ...]] = [HEAD]
     left = Counter[str]()
     for model in played_models(conditions):
-        played = [each for each in conditions if each.condition_name.model == model]
-        part = shared_part([load(run.path).requests for each in played for run in each.runs.values()])
         for claim in list_claims():
             if any(row.model not in (None, "", model) for row in claim):
                 continue  # about other models
@@ -70,7 +66,7 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
                 left["of which a side lacks two finished seeds or values"] += 1
             else:
                 seeds, *numbers = max(need for need in needs if need)
-                hours = _hours_of_a_seed(runs, part) if seeds <= MOST else None
+                hours = _hours_of_a_seed(runs) if seeds <= MOST else None
                 last = (str(seeds) if seeds <= MOST else "-", short_number(hours and hours * seeds))
                 lines.append((f"{claim[0].claim}, {model}", *(f"{each:.3g}" for each in numbers), *last))
     left_out = [each for each in read if isinstance(each, str)]
@@ -80,11 +76,11 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
     return [*align_columns(lines), "", *left_out, caption("power", power=POWER, most=MOST)]
 
 
-def _hours_of_a_seed(runs: Sequence[Runs], part: float) -> float | None:
-    """Return the GPU-hours of one run of each condition, of which a part counts; `None` if unknown."""
+def _hours_of_a_seed(runs: Sequence[Runs]) -> float | None:
+    """Return the GPU-hours of one run of each condition; `None` if unknown."""
     by_condition = {names: own.values() for each in runs for names, own in each.items()}
     hours = [[run.gpu_hours for run in own if run.gpu_hours is not None] for own in by_condition.values()]
-    return part * sum(sum(own) / len(own) for own in hours) if all(hours) else None
+    return sum(sum(own) / len(own) for own in hours) if all(hours) else None
 
 
 def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:

@@ -7,7 +7,7 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.results.engine_time import engine_seconds, shared_part
+from speedrunner.results.engine_time import engine_seconds
 
 
 def row(begin: float, end: float, role: str = "actor", model: str = "m") -> LedgerRow:
@@ -42,5 +42,3 @@ def test_each_engine_s_seconds_with_a_run_count_once(
     runs: list[list[LedgerRow]], seconds: float | None
 ) -> None:
     assert engine_seconds(runs) == (None if seconds is None else pytest.approx(seconds))
-    own = sum(engine_seconds([rows]) or 0.0 for rows in runs)
-    assert shared_part(runs) == pytest.approx(seconds / own if seconds else 1.0)
