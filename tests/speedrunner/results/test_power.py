@@ -46,7 +46,8 @@ def test_variance_is_split_into_seeds_and_episodes() -> None:
 
 def test_before_training_a_seed_varies_without_its_library() -> None:
     claim = Claim("c", measure="output", a="babyai react", high=100.0)
-    runs = {("babyai", "react"): dict(enumerate(runs_of("react", "output", [[10.0], [20.0], [30.0]])))}
+    made = runs_of("react", "output", [[10.0], [20.0], [30.0]])
+    runs = {("babyai", "react"): {(0, seed): run for seed, run in enumerate(made)}}
     need = estimate_need(claim, runs, 0.8)
     assert need is not None
     seeds, effect, seed, library, episode = need
