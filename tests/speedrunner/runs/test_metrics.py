@@ -55,7 +55,8 @@ def scalars(run: RunData) -> dict[str, dict[int, float]]:
     tags = events.Tags()
     assert tags["tensors"] == ["notes"]
     (note,) = events.Tensors("notes")
-    assert note.tensor_proto.string_val == [b"- tiny-random: its answers come from a script"]
+    lines = note.tensor_proto.string_val[0].decode().splitlines()
+    assert lines == [f"- {each}" for each in caveats(run.processes)]
     return {tag: {each.step: each.value for each in events.Scalars(tag)} for tag in tags["scalars"]}
 
 
