@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -139,6 +140,15 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
     except OSError as error:  # includes the hub's refusals, such as of a gated model
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FilesMissing(f"{model} cannot be fetched: {reason}") from None
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one if there is none."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def missing_files(folder: Path) -> Iterator[str]:

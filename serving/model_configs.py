@@ -224,6 +224,8 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
         yield "reasoning_effort is for hosted models; use thinking_tokens or template_options for others"
     if model_config.hosted and role.template_options:
         yield "template_options is for models with a chat template here; use reasoning_effort for hosted ones"
+    for name in {"messages", "tools", "documents", "add_generation_prompt"} & set(role.template_options):
+        yield f"template_options.{name}: not here, each request sets it"
     is_chat = model_config.api == "chat"
     if model_config.thinking != "none" and not is_chat and "enable_thinking" in role.template_options:
         yield "template_options.enable_thinking: not here, thinking_tokens sets it"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,37 @@ from typing import Any
 import yaml
 
 from serving.engine.gpus import read_gpus
-from serving.errors import InvalidModelConfig
-from serving.hub import CONFIG, WEIGHTS, fetch_texts, missing_files
-from serving.model_config import ModelConfig
+from serving.errors import InvalidCall, InvalidModelConfig
+from serving.hub import CONFIG, WEIGHTS, fetch_texts, missing_files, read_json
+from serving.model_config import ModelConfig, Role
+from serving.plain_records import WrongData, record
 from serving.sizing import read_config
+from serving.tokens.formats import FORMATS
+from serving.tokens.formats.json_value import dumps
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import open_transcript
 
 SAMPLING = ("temperature", "top_p", "top_k")
 """Values of a role that publishers recommend in `generation_config.json`."""
+
+UNSENT = ("min_p", "repetition_penalty")
+CONVERT = "convert the GGUF file to a folder, as models/smollm2/convert.py does"
+
+LOOK = ToolSpec(
+    "look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
+)
+REPLY = "zqreply"
+CALLING: list[dict[str, Any]] = [
+    {"role": "user", "content": "A"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "look", "arguments": {"at": "door"}}}],
+    },
+    {"role": "tool", "content": REPLY},
+]
+"""A conversation with a call of a tool, to see how a chat template writes it."""
 
 CALLS = {"qwen3_xml": "<function=", "qwen3_json": "<tool_call>", "llama3_json": '"parameters":'}
 """Tool formats, and the text by which a rendered call shows each; the first that occurs is the model's."""
@@ -61,60 +83,73 @@ def describe_model(model: str | Path, name: str) -> str:
     """
     if isinstance(model, Path):
         folder, gpus = model.resolve(), min(1, len(read_gpus().usable))
-        if missing := [*missing_files(folder)]:
-            raise InvalidModelConfig(f"{folder} lacks {', '.join(missing)}")
+        _require_files(folder)
         place = {"path": str(folder)}
     else:
         (commit, folder), gpus = fetch_texts(model), 1
         place = {"id": model, "revision": commit}
     tokenizer = ChatTokenizer(folder)
-    config = _read(folder / CONFIG)
-    text_config = {**config, **config.get("text_config", {})}
+    text_config = _read_text_config(read_json(folder / CONFIG))
     context = text_config.get("max_position_embeddings")
-    if not isinstance(context, int):
+    if type(context) is not int or context <= 0:
         raise InvalidModelConfig(f"{model}: its config.json has no max_position_embeddings (context length)")
     content: dict[str, Any] = {"name": name, **place, "context": context}
-    content["tool_format"] = _find_tool_format(tokenizer) or "qwen3_json"
-    if not tokenizer.template.writes_tools:
+    content["tool_format"] = form = _find_tool_format(tokenizer) or "qwen3_json"
+    if not tokenizer.template.writes_tools or _find_difference(tokenizer, form):
         content["tools_in"] = "system"
     content["thinking"] = _find_thinking(tokenizer)
     if gpus:
         content["gpus"] = gpus
     else:
-        content["context"] = min(context, CPU_CONTEXT)
-        content["server"] = CPU_SERVER
-        content["dtype"] = "float32"
-    if "linear_attention" in text_config.get("layer_types", []):
+        content |= {"context": min(context, CPU_CONTEXT), "server": CPU_SERVER, "dtype": "float32"}
+    if "linear_attention" in str(text_config.get("layer_types")):
         content["cache"] = "hybrid"
-    sampling = _read(folder / "generation_config.json")
-    own = {key: sampling[key] for key in SAMPLING if sampling.get(key) is not None}
+    sampling = read_json(folder / "generation_config.json")
+    own = dict[str, Any]()
+    for key in SAMPLING:
+        with suppress(WrongData):  # such as top_k 0, which stands for all tokens
+            if sampling.get(key) is not None and record(Role, {"string_tokens": 1, key: sampling[key]}):
+                own[key] = sampling[key]
     if own:
         content["roles"] = {"actor": own, "inducer": own.copy()}
-    return HEADER.format(model=model) + yaml.safe_dump(content, sort_keys=False)
+    unsent = {key: sampling[key] for key in UNSENT if sampling.get(key) not in (None, 0, 1)}
+    note = f"# No request has what generation_config.json recommends: {json.dumps(unsent)}\n" * bool(unsent)
+    return HEADER.format(model=model) + note + yaml.safe_dump(content, sort_keys=False)
 
 
-def _read(file: Path) -> Mapping[str, Any]:
-    """Return the JSON object in a file; an empty one if there is none."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+def _require_files(folder: Path, spare: str = "") -> None:
+    """Raise `InvalidModelConfig` if a model's folder lacks files, except those named `spare`."""
+    if lost := [name for name in missing_files(folder) if name != spare]:
+        hints = [f"{CONVERT}: {file.name}" for file in folder.glob("*.gguf")][:1]
+        raise InvalidModelConfig("; ".join((f"{folder} lacks {', '.join(lost)}", *hints)))
+
+
+def _read_text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a `config.json` with the values of its language model."""
+    text = config.get("text_config")
+    return {**config, **text} if isinstance(text, dict) else config
 
 
 def _find_tool_format(tokenizer: ChatTokenizer) -> str | None:
     """Return the format in which the chat template writes a call; `None` if it writes none, or in a form of
     its own."""
-    call = {"type": "function", "function": {"name": "look", "arguments": {"at": "door"}}}
-    messages = [
-        {"role": "user", "content": "A"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-    ]
-    try:
-        text = str(tokenizer.huggingface.apply_chat_template(messages, tokenize=False))
-    except Exception:  # templates raise errors of their own
-        text = ""
+    text = tokenizer.template.try_render(CALLING[:2], [])
     return next((name for name, sign in CALLS.items() if sign in text and "look" in text), None)
+
+
+def _find_difference(tokenizer: ChatTokenizer, name: str) -> str:
+    """Return what the chat template writes otherwise than a tool format and its frame; empty for nothing."""
+    form = FORMATS[name]
+    reply = dumps(REPLY) if form.FRAME.json_replies else REPLY
+    tail = form.FRAME.end_of_turn + reply.join(form.FRAME.tool_reply)
+    try:
+        text = tokenizer.template.render(CALLING, [LOOK.openai], False)
+    except InvalidModelConfig as error:
+        return str(error)
+    with suppress(InvalidCall):
+        form.parse(text[text.rfind(form.BEGIN) :].removesuffix(tail), {LOOK.name: LOOK})
+        return ""
+    return f"its chat template ends a call and its reply with {text[-len(tail) :]!r}, not as `{name}` does"
 
 
 def _find_thinking(tokenizer: ChatTokenizer) -> str:
@@ -124,6 +159,18 @@ def _find_thinking(tokenizer: ChatTokenizer) -> str:
         return "none" if "</think>" in opened else "prompted"
     template = json.dumps(tokenizer.huggingface.chat_template)
     return "generated" if "enable_thinking" in template else "none"
+
+
+def _find_variables(tokenizer: ChatTokenizer) -> set[str]:
+    """Return the variables that the chat template reads and does not set."""
+    from jinja2 import Environment, TemplateSyntaxError, meta  # heavy
+
+    source = tokenizer.huggingface.chat_template
+    text = source if isinstance(source, str) else "\n".join(source.values())
+    text = re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", text)  # a tag of transformers alone
+    with suppress(TemplateSyntaxError):  # reported when it renders
+        return meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(text))
+    return set()
 
 
 _load_tokenizer = lru_cache(maxsize=4)(ChatTokenizer)
@@ -142,12 +189,8 @@ def check_files(
 
     Raises `InvalidModelConfig`: files are missing, or the model config does not fit them.
     """
-    folder, is_dummy = Path(place), model_config.load_format == "dummy"
     if starts and model_config.id is None:
-        lost = [each for each in missing_files(folder) if not (is_dummy and each == WEIGHTS)]
-        how = [f"convert {each.name}, as models/smollm2/convert.py does" for each in folder.glob("*.gguf")]
-        if lost:
-            raise InvalidModelConfig("; ".join((f"{folder} lacks {', '.join(lost)}", *how[:1])))
+        _require_files(Path(place), WEIGHTS if model_config.load_format == "dummy" else "")
     is_chat, roles = model_config.api == "chat", model_config.roles
     if is_chat and not (roles.actor.template_options or roles.inducer.template_options):
         return None
@@ -162,29 +205,29 @@ def check_files(
 def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Iterator[str]:
     is_dummy = model_config.load_format == "dummy"
     roles = model_config.roles.actor, model_config.roles.inducer
-    source = tokenizer.huggingface.chat_template
-    words = {*re.findall(r"\w+", source if isinstance(source, str) else "\n".join(source.values()))}
     for options in (role.template_options for role in roles):
-        if not is_dummy and (unknown := sorted(set(options) - words)):
+        if options and not is_dummy and (unknown := sorted(set(options) - _find_variables(tokenizer))):
             yield f"its chat template does not use these template_options: {', '.join(unknown)}"
     if model_config.api == "chat":
         return
-    config = (not is_dummy and read_config(model_config)) or {}
-    text = {**config, **(config.get("text_config") or {})}
-    limit = text.get("max_position_embeddings") or model_config.context
-    scaling = {**(text.get("rope_scaling") or {}), **(text.get("rope_parameters") or {})}
-    if model_config.context > limit and "factor" not in scaling:  # a factor extends the limit
+    text = _read_text_config((not is_dummy and read_config(model_config)) or {})
+    limit = text.get("max_position_embeddings")
+    scaling = f"{text.get('rope_scaling')} {text.get('rope_parameters')}"
+    if type(limit) is int and model_config.context > limit and "'factor'" not in scaling:  # it extends it
         yield f"context {model_config.context:,} is beyond the model's {limit:,} (max_position_embeddings)"
-    tool = ToolSpec("probe", "Probe.", {"type": "object", "properties": {}, "required": []})
+    form, wanted = _find_tool_format(tokenizer), str(model_config.tool_format)
+    if model_config.tools_in == "template" and tokenizer.template.writes_tools:
+        if form not in (None, wanted):
+            yield f"its chat template writes calls as `tool_format: {form}`, not {wanted}"
+        elif difference := _find_difference(tokenizer, wanted):
+            yield f"{difference} (remedy: `tools_in: system`)"
     said = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
     try:
         for name in ("actor", "inducer"):
-            open_transcript(model_config, name, tokenizer, said, [tool])
-        form, style = _find_tool_format(tokenizer), _find_thinking(tokenizer)
-    except Exception as error:  # templates raise errors of their own
-        yield " ".join(str(error).split())
+            open_transcript(model_config, name, tokenizer, said, [LOOK])
+        style = _find_thinking(tokenizer)
+    except InvalidModelConfig as error:
+        yield str(error)
         return
-    if tokenizer.template.writes_tools and form not in (None, model_config.tool_format):
-        yield f"its chat template writes calls as `tool_format: {form}`, not {model_config.tool_format}"
     if style != model_config.thinking and any(role.thinking_tokens for role in roles):
         yield f"`thinking: {model_config.thinking}`, but its chat template shows `thinking: {style}`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,11 +182,7 @@ def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
     if place is None or not place.exists():
         known = yaml.safe_load(SHAPES.read_text("utf-8"))
         return known.get(model_config.shape) if model_config.shape else None
-    try:
-        content = json.loads(place.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+    return hub.read_json(place) or None
 
 
 def _step_tokens(model_config: ModelConfig, gpus: Sequence[Gpu]) -> int:

@@ -127,7 +127,6 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
         validity: `truncated` if the answer reached `max_tokens` or the end of the context.
         problem: why it is not valid.
         is_empty: whether the model ended its answer at once, or inside its thought.
-        prompt: token ids that were sent (completions API).
         token_ids: token ids that were generated (completions API).
     """
 
@@ -136,7 +135,6 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
     is_empty: bool = False
     usage: Usage = Usage()
-    prompt: list[int] = []
     token_ids: list[int] = []
 
 
@@ -154,18 +152,17 @@ class OpenProbe:
         """Send the probe, and close the conversation. Raises `ServingError` if the engine failed; on the
         chat API also if it refuses the probe."""
         probe, talk = self._probe, self._talk
-        prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
         try:
             answer = await talk.ask()
         except ContextOverflow as error:
-            return ProbeAnswer(probe=probe, validity="truncated", problem=str(error), prompt=prompt)
+            return ProbeAnswer(probe=probe, validity="truncated", problem=str(error))
         except RequestRefused as error:
-            if not prompt:
+            if not isinstance(talk, TokenConversation):
                 raise
-            return ProbeAnswer(probe=probe, validity="invalid", problem=str(error), prompt=prompt)
+            return ProbeAnswer(probe=probe, validity="invalid", problem=str(error))
         finally:
             talk.close()
-        found = ProbeAnswer(probe=probe, usage=answer.usage, prompt=prompt, token_ids=answer.token_ids)
+        found = ProbeAnswer(probe=probe, usage=answer.usage, token_ids=answer.token_ids)
         if answer.problem is None:
             return found
         if isinstance(answer.problem, TruncatedCall):

@@ -58,27 +58,28 @@ class ChatTemplate:
     """One chat template.
 
     Args:
-        render: returns the text of messages and tools; with `open_turn`, up to the model's next turn.
+        render: returns the text of messages and tools; with `open_turn`, up to the model's next turn. Raises
+            `InvalidModelConfig` if the template refuses them.
         control: control tokens of the tokenizer.
         eos: the token at which the engine ends an answer.
     """
 
     def __init__(self, render: Callable[..., str], control: Sequence[str], eos: str) -> None:
-        self._render = render
+        self.render = render
         self._control = re.compile("|".join(map(re.escape, control)))
         self.eos = eos
 
     @cached_property
     def writes_tools(self) -> bool:
         """Whether a prompt has each tool's name, documentation and parameters."""
-        text = self._try([{"role": "user", "content": _FIRST}], [_PROBE.openai])
+        text = self.try_render([{"role": "user", "content": _FIRST}], [_PROBE.openai])
         return all(word in text for word in (_PROBE.name, _PROBE.doc, "zqparameter"))
 
     @cached_property
     def writes_system(self) -> bool:
         """Whether a prompt has the system message, beside the tools that the template writes."""
         messages = [{"role": "system", "content": _ANSWER}, {"role": "user", "content": _FIRST}]
-        return _ANSWER in self._try(messages, [_PROBE.openai] if self.writes_tools else [])
+        return _ANSWER in self.try_render(messages, [_PROBE.openai] if self.writes_tools else [])
 
     @property
     def note(self) -> str:
@@ -129,7 +130,7 @@ class ChatTemplate:
         """The token that ends an answer, the text before and after the next message, and control tokens."""
         turns = zip(("user", "assistant", "user"), (_FIRST, _ANSWER, _SECOND), strict=True)
         messages = [{"role": role, "content": text} for role, text in turns]
-        text, closed = self._try(messages, [], open_turn=True), self._try(messages, [])
+        text, closed = self.render(messages, [], True), self.render(messages, [], False)
         found = re.search(f"{_ANSWER}(.*?){_SECOND}(.*)", closed, re.DOTALL)
         if found is None or not text.startswith(closed):
             raise InvalidModelConfig("the chat template cannot write a user message after an answer")
@@ -139,9 +140,9 @@ class ChatTemplate:
             raise InvalidModelConfig("no control token ends an answer in the chat template")
         return end.group(), between[end.end() :], after, self._control.findall(text)
 
-    def _try(self, messages: Messages, tools: list[dict[str, Any]], open_turn: bool = False) -> str:
+    def try_render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str:
         """Return the text of messages; empty if the template refuses them."""
         try:
-            return self._render(messages, tools, open_turn)
-        except Exception:  # templates raise errors of their own
+            return self.render(messages, tools, False)
+        except InvalidModelConfig:
             return ""

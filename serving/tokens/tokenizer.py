@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,9 @@ class ChatTokenizer:
             self.huggingface = _load(str(folder), revision)
             described = self.huggingface.backend_tokenizer.to_str()
             backend = json.loads(described)
-        except (OSError, ValueError, AttributeError) as error:
+        except InvalidModelConfig:
+            raise
+        except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidModelConfig(f"{folder} contains no usable tokenizer: {reason}") from error
         if not self.huggingface.chat_template:
@@ -51,8 +53,10 @@ class ChatTokenizer:
         longest_first = sorted(self._control, key=len, reverse=True)
         self.template = ChatTemplate(self._render, longest_first, str(self.huggingface.eos_token))
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
-        # Without its added tokens, the same tokenizer encodes every text as ordinary text.
-        plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
+        # Without its added tokens, the same tokenizer encodes every text as ordinary text. That follows a
+        # control token, so it never gets the space that some tokenizers put before a prompt's first text.
+        bare = json.dumps({**backend, "added_tokens": []})
+        plain = Tokenizer.from_str(bare.replace('"prepend_scheme": "first"', '"prepend_scheme": "never"'))
         # Every reply repeats the texts of the template, and every first prompt the system message.
         self._encode_plain = lru_cache(maxsize=256)(
             lambda text: plain.encode(text, add_special_tokens=False).ids
@@ -101,13 +105,18 @@ class ChatTokenizer:
         return ids, rendered[len(closed) :]
 
     def _render(
-        self, messages: list[dict[str, str]], tools: list[dict[str, Any]], open_turn: bool, **options: Any
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], open_turn: bool, **options: Any
     ) -> str:
-        return str(
-            self.huggingface.apply_chat_template(
-                messages, tools=tools or None, tokenize=False, add_generation_prompt=open_turn, **options
+        try:
+            return str(
+                self.huggingface.apply_chat_template(
+                    messages, tools=tools or None, tokenize=False, add_generation_prompt=open_turn, **options
+                )
             )
-        )
+        except Exception as error:  # templates raise errors of their own
+            roles = ", ".join(message["role"] for message in messages)
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InvalidModelConfig(f"the chat template refuses messages ({roles}): {reason}") from error
 
     def outside_text(self, text: str) -> list[int]:
         """Encode text from outside: control tokens in it are ordinary characters."""
@@ -149,29 +158,22 @@ class ChatTokenizer:
 
 
 def _load(folder: str, revision: str | None) -> Any:
-    """Load the tokenizer with `transformers`. Raises `OSError`, `ValueError` or `InvalidModelConfig`."""
-    if Path(folder).is_dir():
-        return _from_folder(folder)
-    from transformers import AutoTokenizer
-
-    # A commit never changes, so the hub need not be asked; compute nodes may have no network.
-    with suppress(OSError, ValueError):  # the cache has nothing, or only a part of it
-        found = AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=True)
-        if found.chat_template:
-            return found
-    require_hub(folder, revision)
-    return AutoTokenizer.from_pretrained(folder, revision=revision)
-
-
-def _from_folder(folder: str) -> Any:
-    from transformers import PreTrainedTokenizerFast
-
+    """Load the tokenizer without code of its folder; `transformers` raises many kinds of errors."""
     file = Path(folder, "tokenizer_config.json")
     config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    if config.get("tokenizer_class") == PreTrainedTokenizerFast.__name__:
-        # `AutoTokenizer` would return this class, too, but imports torch first to look for a class of the
-        # model.
+    if config.get("tokenizer_class") == "PreTrainedTokenizerFast":
+        # `AutoTokenizer` would return this class, too, but imports torch first.
+        from transformers import PreTrainedTokenizerFast
+
         return PreTrainedTokenizerFast.from_pretrained(folder)
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder)
+    load = partial(AutoTokenizer.from_pretrained, folder, revision=revision, trust_remote_code=False)
+    if Path(folder).is_dir():
+        return load()
+    # A commit never changes, so the hub need not be asked; compute nodes may have no network.
+    with suppress(OSError, ValueError):  # the cache has nothing, or only a part of it
+        if (found := load(local_files_only=True)).chat_template:
+            return found
+    require_hub(folder, revision)
+    return load()

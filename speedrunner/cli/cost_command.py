@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, PriceList
-from speedrunner.cli.output import say, say_json
+from speedrunner.cli.command import PriceList
+from speedrunner.cli.output import say
 from speedrunner.results import cost_text
 from speedrunner.results.cache_rules import RuleName
 from speedrunner.results.engine_time import engine_seconds
-from speedrunner.results.ledger import RunCosts, run_costs
+from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book, price_caveats
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_data import load
 
 
 def cost(
@@ -30,7 +30,6 @@ def cost(
             " those that the same episode left there; provider: whole steps of the list's provider."
         ),
     ] = "engine",
-    as_json: AsJson = False,
 ) -> None:
     """Price runs by role, class of tokens and checkpoint.
 
@@ -41,13 +40,8 @@ def cost(
     loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
     engine_s = engine_seconds(run.requests for run in loaded)
-    found = [
-        (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
-    ]
-    if as_json:
-        say_json({"runs": [_to_mapping(*each) for each in found], "engine_s": engine_s})
-        return
-    for run, one, points in found:
+    for run, one in zip(loaded, costs, strict=True):
+        points = list_rows(frame_checkpoints(run, one))
         say(f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one))
         if points:
             say("", *cost_text.checkpoint_lines({"": points}), "")
@@ -57,18 +51,3 @@ def cost(
         usd = sum(each.total.usd or 0.0 for each in costs)
         say(f"All runs: {f'{usd:.6f} USD. ' * (usd > 0)}{cost_text.engine_line(engine_s)}")
     say(*caveats(each for run in loaded for each in run.processes))
-
-
-def _to_mapping(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of `--json` for a run."""
-    return {
-        "run": str(run.path),
-        "prices": costs.book,
-        "changes": [change for process in run.processes for change in process.changes],
-        "roles": costs.roles,
-        "total": costs.total,
-        "engine_s": costs.engine_s,
-        "cache_share": costs.total.cache_share,
-        "checkpoints": checkpoints,
-        "unpriced": costs.unpriced,
-    }

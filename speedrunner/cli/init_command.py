@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from serving.new_model_config import describe_model
+from serving.model_configs import load_model_config
+from serving.new_model_config import CONVERT, check_files, describe_model
+from serving.weights import model_path
 from speedrunner.cli.output import say
 from speedrunner.store.files import explain_errors, write_shared
 
@@ -56,7 +58,7 @@ def init(
     """Write an example environment or method, or a model's config.
 
     Change the example into your own; its test comes with it. The configuration of a model has the context,
-    tool calls, thinking and sampling that its files show. Nothing is overwritten.
+    tool calls, thinking and sampling that its files show, and is checked. Nothing is overwritten.
 
     Examples:
       speedrunner init env treasure_hunt
@@ -71,6 +73,8 @@ def init(
             path.parent.mkdir(parents=True, exist_ok=True)
         write_shared(path, text.encode())
         say(f"wrote {path}")
+        if kind == "model":
+            check_files(written := load_model_config(str(path)), model_path(written), say, starts=False)
     say("try it there:", *(f"  {line}" for line in commands))
 
 
@@ -81,9 +85,7 @@ Written = tuple[dict[Path, str], list[str]]
 def _model(source: str, folder: Path) -> Written:
     """Describe a model by its files."""
     if source.endswith(".gguf"):
-        raise NotWritten(
-            f"{source} is a GGUF file: convert it to a folder first, as models/smollm2/convert.py does"
-        )
+        raise NotWritten(f"{source}: {CONVERT}")
     is_folder = Path(source).is_dir()
     if not is_folder and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", source):
         raise NotWritten(f"{source!r} is not a model: give a folder or a hub id (ORGANISATION/MODEL)")

@@ -28,6 +28,7 @@ MISTAKES: list[dict[str, Any]] = [
     ),
     *({"gpus": 2}, {"load_format": "dummy"}, {**HOSTED, "roles__actor__template_options": {"x": 1}}),
     {"thinking": "generated", "roles__actor__template_options": {"enable_thinking": False}},
+    {"roles__actor__template_options": {"messages": 3}},
     {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
     {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
 ]

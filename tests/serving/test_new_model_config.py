@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from serving.errors import InvalidModelConfig
 from serving.hub import FilesMissing
 from serving.model_config import ModelConfig, Roles
 from serving.model_configs import load_model_config
-from serving.new_model_config import check_files, describe_model
+from serving.new_model_config import CONVERT, check_files, describe_model
 from serving.tokens.transcript import open_transcript
 from serving.usage import Prices
 from tests.bundled_models import bundled_folder
@@ -117,10 +118,14 @@ def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_
     assert (found.tool_format, found.thinking, found.dtype) == ("qwen3_json", "generated", "float32")
     assert (found.gpus, found.server.env["OMP_NUM_THREADS"]) == (0, 1)
     next(source.glob("*.safetensors")).unlink()
-    with pytest.raises(InvalidModelConfig, match=r"Own_Model lacks \*\.safetensors"):
-        describe_model(source, "mine")
-    done = in_process("init", "model", "some.gguf", str(tmp_path))
-    assert (done.returncode, "is a GGUF file: convert it" in done.stderr) == (1, True)
+    file = source / "some.gguf"
+    file.touch()
+    for given, problem in (
+        (source, r"Own_Model lacks \*\.safetensors; "),
+        (file, "some.gguf: "),
+    ):
+        done = in_process("init", "model", str(given), str(tmp_path))
+        assert re.search(problem + CONVERT, done.stderr)
 
 
 def test_init_writes_the_file_and_downloads_no_weights(
@@ -143,6 +148,20 @@ PLAIN = """\
 {% endif %}"""
 """A template that knows no tools and no thoughts."""
 
+TOOLS_SHOWN = "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}" + PLAIN
+CALLS_SHOWN = "<tool_call>\n{{ c.function | tojson }}\n</tool_call>"
+OWN_WAY = {
+    "other turns": TOOLS_SHOWN.replace("<|im_start|>", "<|sor|>").replace("im_end", "endoftext"),
+    "other calls": TOOLS_SHOWN,
+    "other replies": TOOLS_SHOWN.replace(
+        "{{ m.content }}", "{{ m.content }}" + CALL.replace("CALL", CALLS_SHOWN)
+    ),
+    "tools before the last message": "{% for m in messages %}{% if m.role == 'user' %}"
+    "{{ tools if loop.last }}[INST]{{ m.content }}[/INST]{% else %}{{ m.content }}<|im_end|>{% endif %}"
+    "{% endfor %}",
+}
+"""Templates that show tools, and write calls or replies unlike each tool format."""
+
 THINKS: dict[str, Any] = {"thinking_tokens": 8}
 UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a format whose end of turn the tokenizer lacks": ({"tool_format": "llama3_json"}, {}, ""),
@@ -152,7 +171,9 @@ UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "thinking of a model without": ({"thinking": "generated"}, THINKS, PLAIN),
     "options that the template does not use": ({}, {"template_options": {"effort": "low", "x": 1}}, ""),
     "the same on the chat API": ({"api": "chat"}, {"template_options": {"effort": "low", "x": 1}}, ""),
+    "options of a text or a loop": ({}, {"template_options": {"Think": 1, "m": 1}}, PLAIN),
     "a template that refuses": ({}, {}, "{{ raise_exception('no\nsystem') }}"),
+    **{case: ({"thinking": "none"}, {}, template) for case, template in OWN_WAY.items()},
 }
 """Changes of a model config and of its roles, and a chat template."""
 
@@ -175,6 +196,48 @@ def test_a_model_config_that_does_not_fit_its_files_is_refused(
 ) -> None:
     tries = [(case, partial(check, bare, tmp_path / case, *given)) for case, given in UNFIT.items()]
     golden("unfit_model_configs.txt", refusals(tries, InvalidModelConfig))
+
+
+@pytest.mark.parametrize("name", OWN_WAY)
+def test_tools_go_into_the_system_message_if_the_template_has_its_own_way(name: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(bundled_folder("tiny-random"), tmp_path / "own")
+    (folder / "chat_template.jinja").write_text(OWN_WAY[name])
+    done = in_process("init", "model", str(folder), str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert load_model_config(str(tmp_path / "own.yaml")).tools_in == "system"
+
+
+BROKEN = {
+    "a template that raises": ("chat_template.jinja", "{{ raise_exception('I refuse') }}"),
+    "a template with a syntax error": ("chat_template.jinja", "{{ messages }"),
+    "roles as plain text": ("chat_template.jinja", TURN),
+    "a tokenizer without a model": ("tokenizer.json", '{"version": "1.0"}'),
+}
+"""A file of a folder that no model config fits."""
+
+
+def test_init_says_in_one_line_what_does_not_fit(tmp_path: Path, golden: Golden) -> None:
+    lines = []
+    for number, (case, (name, text)) in enumerate(BROKEN.items()):
+        folder = shutil.copytree(bundled_folder("tiny-random"), tmp_path / f"model_{number}")
+        (folder / name).write_text(text)
+        done = in_process("init", "model", str(folder), str(tmp_path))
+        lines += [case, f"    {done.returncode} {done.stderr.replace(str(tmp_path), 'DIR').strip()}"]
+    golden("init_of_unfit_models.txt", "\n".join(lines) + "\n")
+
+
+def test_values_that_a_model_config_cannot_have_are_left_out(tmp_path: Path) -> None:
+    folder = shutil.copytree(bundled_folder("tiny-random"), tmp_path / "odd")
+    sampling = {"temperature": "hot", "top_k": 0, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1}
+    odd = {"generation_config.json": sampling, "config.json": {"text_config": None, "layer_types": None}}
+    for name, values in odd.items():
+        file = folder / name
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    text = describe_model(folder, "odd")
+    (tmp_path / "odd.yaml").write_text(text)
+    actor = load_model_config(str(tmp_path / "odd.yaml")).roles.actor
+    assert (actor.temperature, actor.top_k, actor.top_p) == (None, None, 0.9)
+    assert 'recommends: {"min_p": 0.1}\n' in text
 
 
 def test_options_of_the_chat_template_are_in_the_prompts_of_their_role(

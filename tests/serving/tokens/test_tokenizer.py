@@ -55,6 +55,22 @@ def rendered(plain: Any, said: list[dict[str, str]], tools: list[ToolSpec], **op
     return list(plain(text, add_special_tokens=False)["input_ids"])
 
 
+def test_a_tokenizer_that_puts_a_space_before_the_first_text_alone(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = [*map(chr, range(32, 127)), "\n", "\u2581"]
+    backend = Tokenizer(models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    backend.add_special_tokens(["<s>", "</s>"])
+    plain = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>")
+    plain.chat_template = "{% for m in messages %}<s>{{ m.content }}</s>\n{% endfor %}"
+    plain.save_pretrained(tmp_path)
+    said = [{"role": "system", "content": "A B"}, {"role": "user", "content": "C"}]
+    ids, _ = ChatTokenizer(tmp_path).first_prompt(said, [])
+    assert ids == rendered(plain, said, [])
+
+
 def control_ids(tokenizer: ChatTokenizer) -> set[int]:
     return {tokenizer.control_id(text) for text in CONTROL}
 

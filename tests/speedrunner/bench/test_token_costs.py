@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -18,6 +17,8 @@ from speedrunner.bench import token_costs, token_units
 from speedrunner.bench.token_costs import Fit, fit_costs, level_of
 from speedrunner.bench.token_units import EMPTY, Kind, TokenUnit
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from tests.scripted_engine import Answer, Request, say
 from tests.scripted_runs import Runs, ScriptedRun, complaint, in_process
 
@@ -137,10 +138,13 @@ def test_the_command_writes_a_price_list_that_prices_a_run(
     for name in ("uncached", "cached", "output"):
         assert measured["seconds"][name]["value"] == pytest.approx(COSTS[name], rel=1e-3)
     assert (measured["unit"], measured["in_flight"], measured["usd_per_hour"]) == ("CPU", 4, 3.6)
-    priced = json.loads(in_process("cost", str(learnt.dir), "--prices", str(file), "--json").stdout)
-    tokens = priced["runs"][0]["total"]["tokens"]
-    usd = 40 * tokens["computed"] + 1.5 * tokens["cached"] + 300 * (tokens["reasoning"] + tokens["action"])
-    assert priced["runs"][0]["total"]["usd"] == pytest.approx(usd / 1e9, rel=1e-3)
+    total = run_costs(learnt.data, price_book(learnt.data, str(file))).total
+    usd = (
+        40 * total.tokens.computed
+        + 1.5 * total.tokens.cached
+        + 300 * (total.tokens.reasoning + total.tokens.action)
+    )
+    assert total.usd == pytest.approx(usd / 1e9, rel=1e-3)
     shown = in_process("cost", str(learnt.dir), "--prices", str(file)).stdout
     assert "prices: measured-tiny-random (CPU seconds of tiny-random on " in shown
 

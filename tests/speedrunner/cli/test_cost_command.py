@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from serving.usage import Usage
 from speedrunner.cli.cost_command import cost
+from speedrunner.results.ledger import Classes, run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.store.files import StorageError
 from tests.scripted_runs import ScriptedRun
 
@@ -26,30 +28,20 @@ def printed(*arguments: str) -> str:
     return result.stdout
 
 
-def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
-    found = json.loads(printed(str(learnt.dir), "--json"))
+def test_the_sum_of_several_runs_is_that_of_the_ledger_and_their_time_counts_once(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
     total = sum((row.usage or Usage() for row in learnt.data.requests), Usage())
-    (run,) = found["runs"]
-    assert run["total"]["tokens"] == {
-        "cached": total.cached,
-        "computed": total.uncached,
-        "reasoning": total.reasoning,
-        "action": total.action,
-    }
-    assert run["total"]["usd"] == pytest.approx(learnt.model_config.prices.cost(total))
-    assert 0.9 < run["cache_share"] <= 1  # less than all: of requests in flight together each could be first
-
-
-def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(learnt.dir, copy)
-    both = json.loads(printed(str(learnt.dir), str(copy), "--json"))
-    alone = json.loads(printed(str(learnt.dir), "--json"))
-    assert both["engine_s"] == alone["engine_s"] == alone["runs"][0]["engine_s"] > 0  # the same time
-    for run in both["runs"]:
-        assert run["total"]["tokens"] == alone["runs"][0]["total"]["tokens"]
-    usd = sum(run["total"]["usd"] for run in both["runs"])
-    assert f"\nAll runs: {usd:.6f} USD. Engine time: " in printed(str(learnt.dir), str(copy))
+    costs = run_costs(learnt.data, price_book(learnt.data))
+    tokens = Classes(total.cached, total.uncached, total.reasoning, total.action)
+    assert costs.total.tokens == tokens
+    assert costs.total.usd == pytest.approx(learnt.model_config.prices.cost(total))
+    assert costs.total.cache_share is not None
+    assert 0.9 < costs.total.cache_share <= 1  # less than all: of requests in flight each could be first
+    copy = shutil.copytree(learnt.dir, tmp_path / "copy")
+    (alone,) = re.findall("Engine time: .*", printed(str(learnt.dir)))
+    whole = f"All runs: {2 * (costs.total.usd or 0):.6f} USD. {alone}"
+    assert whole in printed(str(learnt.dir), str(copy))
 
 
 @pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])

@@ -13,6 +13,7 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
 from speedrunner.runs import metrics
+from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import (
