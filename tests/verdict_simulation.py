@@ -33,10 +33,12 @@ def simulate(claim: Claim, effect: float, seeds: int, cases: int, wordings: int 
     for _ in range(cases):
         samples = {}
         shifts = random.normal(0, WORDING_SD, wordings) if wordings > 1 else [0.0]
-        deviations = random.normal(0, SEED_SD, seeds)
-        for (seed, deviation), (wording, shift) in product(enumerate(deviations), enumerate(shifts)):
+        deviations = dict[int, float]()
+        for seed, (wording, shift) in product(range(seeds), enumerate(shifts)):
             other = random.random(EPISODES)
-            own = other + effect + shift + deviation + random.normal(0, EPISODE_SD, EPISODES)
+            if seed not in deviations:
+                deviations[seed] = random.normal(0, SEED_SD)
+            own = other + effect + shift + deviations[seed] + random.normal(0, EPISODE_SD, EPISODES)
             samples[wording, seed] = [numpy.stack([own, other], axis=1)]
         runs = 2 * seeds * wordings
         found[judge_samples(JudgedRow(claim, "", runs, wordings, seeds), samples).verdict] += 1
