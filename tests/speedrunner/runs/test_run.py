@@ -243,9 +243,9 @@ class TestGoingOn:
         run = learnt_copy
         before = {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()}
         with pytest.raises(RunDirectoryError) as error:
-            await run.play("run.rollouts=6", "run.seed=3", "env.pit=-9", "run.in_flight=1")
+            await run.play("run.rollouts=2", "run.seed=3", "env.pit=-9", "run.in_flight=1")
         assert str(error.value) == (
-            f"{run.dir} has another configuration: run.seed: 0 -> 3; run.rollouts: 4 -> 6; env.pit:"
+            f"{run.dir} has another configuration: run.seed: 0 -> 3; run.rollouts: 4 -> 2; env.pit:"
             " (not set) -> -9; undo the change, or start another run with run.dir=NEW"
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
