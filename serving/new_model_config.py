@@ -212,8 +212,8 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
         return
     text = _read_text_config((not is_dummy and read_config(model_config)) or {})
     limit = text.get("max_position_embeddings")
-    scaling = f"{text.get('rope_scaling')} {text.get('rope_parameters')}"
-    if type(limit) is int and model_config.context > limit and "'factor'" not in scaling:  # it extends it
+    is_extended = "'factor'" in f"{text.get('rope_scaling')} {text.get('rope_parameters')}"
+    if type(limit) is int and model_config.context > limit and not is_extended:
         yield f"context {model_config.context:,} is beyond the model's {limit:,} (max_position_embeddings)"
     form, wanted = _find_tool_format(tokenizer), str(model_config.tool_format)
     if model_config.tools_in == "template" and tokenizer.template.writes_tools:

@@ -29,9 +29,11 @@ def short_headline(trajectory: Trajectory) -> str:
 
 
 def with_tools(turn: Turn, role: str, policy: int, run: RunData) -> Turn:
-    """Return a turn whose system message ends as the model read it: with the tools, if the run recorded them
-    once (as JSON, if the chat template writes them in a form of its own), and with what it says of
-    reasoning."""
+    """Return a turn whose system message ends with the tools and the sentence on plain-text reasoning.
+
+    The turn stays as it is if the run did not record its tools exactly once. Tools that the chat template
+    writes in its own form are shown as JSON.
+    """
     lists = [row.tools for row in run.tools if (row.role, row.policy) == (role, policy)]
     if len(lists) != 1 or not turn.messages or turn.messages[0].role != "system":
         return turn
@@ -41,9 +43,8 @@ def with_tools(turn: Turn, role: str, policy: int, run: RunData) -> Turn:
     form = FORMATS[name].FORM if name else ""
     sections = system_sections(lists[0] if name else [], form, model_config.text_reasoning(role))
     if not name:
-        sections.append(
-            "\n".join(["Tools:", *(msgspec.json.encode(tool.openai).decode() for tool in lists[0])])
-        )
+        shown = [msgspec.json.encode(tool.openai).decode() for tool in lists[0]]
+        sections.append("\n".join(["Tools:", *shown]))
     system, *others = turn.messages
     system = Message("system", "\n\n".join([system.content, *sections]))
     return msgspec.structs.replace(turn, messages=[system, *others])
