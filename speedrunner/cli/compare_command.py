@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, Notes, PriceList
-from speedrunner.cli.output import say, say_json
+from speedrunner.cli.command import Notes, PriceList
+from speedrunner.cli.output import say
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import pairing
@@ -39,14 +39,13 @@ def compare(
         ),
     ],
     prices: PriceList = None,
-    as_json: AsJson = False,
     notes: Notes = False,
 ) -> None:
     """Print learning curves of runs and compare each run with the first.
 
     The table of checkpoints has means over test episodes; USD include a rollout's share of the sleeps. A
     second table follows for several runs: scores, tokens, USD of the test episodes alone (test USD) and their
-    differences, paired by test task, at the checkpoints that all runs have finished. --json prints that one.
+    differences, paired by test task, at the checkpoints that all runs have finished.
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
@@ -56,9 +55,6 @@ def compare(
     books = [price_book(run, prices) for run in loaded]
     costs = [run_costs(run, book) for run, book in zip(loaded, books, strict=True)]
     framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
-    if as_json:
-        say_json(pairing.compare(framed))
-        return
     points = {
         side.path: list_rows(add_costs(run, side.episodes, frame_sleeps(run, priced)))
         for side, run, priced in zip(framed, loaded, costs, strict=True)

@@ -6,6 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 import envs
 from envs import EnvironmentFault, Limits, Opening, Split, TextEnv
 from serving.errors import InvalidModelConfig
@@ -156,7 +158,8 @@ def check_models(setup: Setup, policy: Policy) -> None:
     """Check the models of a new run against their files, and that the actor's first request fits its context.
 
     In a large context its observation is left out: a simulator takes seconds to open a task, in each run of a
-    sweep, and observations are short.
+    sweep, and observations are short. Skills are left out, too: an episode with too many of them ends
+    scored as it stands.
 
     Raises `InvalidConfig` if it does not, and the errors of `check_files` and `prepare`.
     """
@@ -168,7 +171,8 @@ def check_models(setup: Setup, policy: Policy) -> None:
         if not each.hosted:
             starts = running_endpoint(each, options) is None
             tokenizer = check_files(each, prepare(each, lambda line: None), starts=starts)
-    spec, model_config, context = setup.actor_spec(policy), setup.model_config, setup.model_config.context
+    spec = setup.actor_spec(msgspec.structs.replace(policy, module="", skills=()))
+    model_config, context = setup.model_config, setup.model_config.context
     if tokenizer is None or model_config.hosted:
         return
     opening = Opening("", "")

@@ -11,7 +11,6 @@ import pytest
 
 from serving.errors import EngineDead
 from serving.model_config import Role, Roles
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.library.library import Library
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.store.records import Policy, Termination
@@ -197,11 +196,11 @@ def large_library(folder: Path, count: int) -> str:
     return str(folder)
 
 
-async def test_a_library_whose_tools_alone_overflow_the_actor_is_refused_before_the_run(
+async def test_tools_that_alone_overflow_the_actor_end_its_episode_scored_as_it_stands(
     corridor: Runs, tmp_path: Path
 ) -> None:
     source = large_library(tmp_path / "large", 300)
     run = corridor(school, RACETRACK, "method=voyager", f"run.start_from={source}", context=9000)
-    with pytest.raises(InvalidConfig, match="context=9000: the actor's first prompt has at least"):
-        await run.play("run.rollouts=0", "run.test_episodes=1")
-    assert not run.dir.exists()
+    await run.play("run.rollouts=0", "run.test_episodes=1")
+    (row,) = run.data.episodes
+    assert (row.termination, row.score, row.llm_calls) == (Termination.CONTEXT_OVERFLOW, 0.0, 0)
