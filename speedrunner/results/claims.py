@@ -44,12 +44,10 @@ EQUIVALENCE = 2 * CONFIDENCE - 1
 MEASURED = ("measured", "low", "high", "paper_p", "wordings", "seeds")
 """Columns of both tables."""
 
-NO_VALUES = pandas.Series(dtype=float)
-
 Verdict = Literal["contradicted", "undecided", "supported"]
 
 Runs = Mapping[tuple[str, str], Mapping[RunKey, RunResult]]
-"""Runs of one model by environment and method, then by wording and seed."""
+"""Finished runs of one model by environment and method, then by wording and seed."""
 
 
 class JudgedRow(Struct, frozen=True):
@@ -57,7 +55,7 @@ class JudgedRow(Struct, frozen=True):
 
     Attributes:
         model: the model of the runs.
-        runs: number of finished runs found.
+        has_runs: whether there is a finished run of its conditions.
         wordings, seeds: those of finished runs that have all of its values.
         low, high: the interval; `None` if there is none.
         paper_p: p of the paper's own test of the difference of both sides; `None` for one side.
@@ -66,7 +64,7 @@ class JudgedRow(Struct, frozen=True):
 
     row: Claim
     model: str
-    runs: int
+    has_runs: bool
     wordings: int
     seeds: int
     measured: float | None = None
@@ -81,22 +79,29 @@ class JudgedClaim(Struct, frozen=True):
     """A claim with its verdict.
 
     Attributes:
-        claim: its first comparison, which describes it.
         model: the model of the runs; several for a claim about several.
-        deciding: the comparison that explains the verdict.
+        deciding: the comparison whose verdict is the claim's.
         rows: all comparisons.
     """
 
-    claim: Claim
     model: str
-    verdict: Verdict
     deciding: JudgedRow
     rows: list[JudgedRow]
 
     @property
+    def claim(self) -> Claim:
+        """Return the first comparison, which describes the claim."""
+        return self.rows[0].row
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict."""
+        return self.deciding.verdict
+
+    @property
     def has_runs(self) -> bool:
         """Return whether a comparison has a finished run."""
-        return any(each.runs for each in self.rows)
+        return any(each.has_runs for each in self.rows)
 
     @property
     def paper(self) -> str:
@@ -117,52 +122,44 @@ def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Conditi
     """Judge each claim for each played model; a claim about certain models once."""
     judged, conditions = [], pool_wordings(conditions)
     for rows in claims:
-        named = dict.fromkeys(row.model for row in rows if row.model)
-        for model in [", ".join(named)] if named else played_models(conditions):
-            models = [row.model or model for row in rows]
-            pairs = zip(rows, models, strict=True)
-            found = [judge_row(row, name, find_sides(row, name, conditions)) for row, name in pairs]
-            judged.append(JudgedClaim(rows[0], model, *_decide(found, rows[0].needed), found))
+        named = ", ".join(dict.fromkeys(row.model for row in rows if row.model))
+        for model in [named] if named else played_models(conditions):
+            found = [judge_row(row, row.model or model, conditions) for row in rows]
+            judged.append(JudgedClaim(model, _find_deciding(found, rows[0].needed), found))
     return judged
 
 
-def find_sides(row: Claim, model: str, conditions: Sequence[Condition]) -> Runs:
-    """Return the runs of both sides of a comparison, by environment and method."""
-    found = {}
-    for env, method in ((env, method) for envs, method, _ in row.sides for env in envs):
+def _find_deciding(rows: Sequence[JudgedRow], needed: int) -> JudgedRow:
+    """Return the comparison whose verdict is the claim's: a measured one if possible."""
+
+    def rank(row: JudgedRow) -> tuple[int, bool]:
+        return get_args(Verdict).index(row.verdict), row.measured is None
+
+    groups = groupby(rows, key=lambda each: each.row.group)
+    worst = sorted((min(own, key=rank) for _, own in groups), key=rank)
+    verdict = worst[-needed].verdict  # so many groups have it or a better one; -0 is the worst of all
+    return next(each for each in worst if each.verdict == verdict)
+
+
+def find_finished(row: Claim, model: str, conditions: Sequence[Condition]) -> Runs:
+    """Return the runs of a comparison's conditions that have finished all of their checkpoints, and as many
+    as it needs."""
+    sides, found = [*chain(*row.pairs)], {}
+    least = 1 + max(0, *(at for _, _, at in sides))
+    for env, method, _ in sides:
         name, _, other = method.partition("@")
-        found[env, method] = find_runs(conditions, env, name, other or model)
+        runs = find_runs(conditions, env, name, other or model).items()
+        found[env, method] = {
+            key: run for key, run in runs if len(run.points) >= least and not run.unfinished
+        }
     return found
 
 
-def keep_finished(runs: Runs) -> Runs:
-    """Return the runs that have finished all of their checkpoints."""
-    return {
-        names: {key: run for key, run in own.items() if run.points and not run.unfinished}
-        for names, own in runs.items()
-    }
-
-
-def _decide(rows: Sequence[JudgedRow], needed: int) -> tuple[Verdict, JudgedRow]:
-    """Return the verdict on a claim, and the comparison that explains it: a measured one if possible."""
-    groups = [list(own) for _, own in groupby(rows, key=lambda each: each.row.group)]
-    worst = [min((each.verdict for each in own), key=get_args(Verdict).index) for own in groups]
-    counts, needed = Counter(worst), needed or len(groups)
-    verdict: Verdict = "undecided"
-    if counts["supported"] >= needed:
-        verdict = "supported"
-    elif len(groups) - counts["contradicted"] < needed:
-        verdict = "contradicted"
-    explaining = chain(*(own for own, found in zip(groups, worst, strict=True) if found == verdict))
-    fitting = [each for each in explaining if each.verdict == verdict] or rows
-    return verdict, min(fitting, key=lambda each: each.measured is None)
-
-
-def judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
-    """Judge one comparison by the finished runs among those of its conditions."""
-    finished = keep_finished(runs)
-    samples, count = collect_samples(row, finished), sum(map(len, finished.values()))
-    found = JudgedRow(row, model, count, *count_levels(samples))
+def judge_row(row: Claim, model: str, conditions: Sequence[Condition]) -> JudgedRow:
+    """Judge a comparison by the finished runs of its conditions."""
+    finished = find_finished(row, model, conditions)
+    samples = collect_samples(row, finished)
+    found = JudgedRow(row, model, any(finished.values()), *count_levels(samples))
     if lacking := [f"{method} on {env}" for (env, method), own in finished.items() if not own]:
         return replace(found, reason=f"no finished run of {', '.join(lacking)}")
     if not samples:
@@ -187,20 +184,19 @@ def judge_samples(found: JudgedRow, samples: Mapping[RunKey, Sequence[numpy.ndar
     row = found.row
     confidence = CONFIDENCE if None in (row.low, row.high) else EQUIVALENCE
     with numpy.errstate(divide="ignore", invalid="ignore"):
-        around = bootstrap_statistic(samples, row.statistic, confidence)
-        values = {key: [value] for key, value in seed_values(samples, row.statistic).items()}
-        test = ttest_seeds(values, confidence)
-    assert around is not None
-    assert test is not None
-    ends = [*(around.ends or ()), *(test.ends or ())]
-    if not numpy.isfinite([around.mean, *ends]).all():
+        values = seed_values(samples, row.statistic)
+        measured = float(numpy.mean([*values.values()]))
+        resampled = bootstrap_statistic(samples, row.statistic, confidence)
+        tested = ttest_seeds({key: [value] for key, value in values.items()}, confidence)
+    ends = [end for each in (resampled, tested) if each and each.ends for end in each.ends]
+    if not numpy.isfinite([measured, *ends]).all():
         return replace(found, reason="the other value is 0 in some episodes, so the ratio has no interval")
-    if len(row.sides) == 2:
-        usual = [each for key, each in samples.items() if key[0] == min(samples)[0]]
-        pairs = numpy.concatenate([own for each in usual for own in each])
+    found = replace(found, measured=measured)
+    if row.b:
+        usual = [own for key, arrays in samples.items() if key[0] == min(samples)[0] for own in arrays]
+        pairs = numpy.concatenate(usual)
         independent = paper_ttest((pairs[:, 0] - pairs[:, 1]).tolist())
         found = replace(found, paper_p=independent and independent.p)
-    found = replace(found, measured=around.mean)
     if found.seeds == 1:
         return replace(found, reason="one seed, and 2 are needed: play others with run.seed=N")
     low, high = min(ends), max(ends)
@@ -212,8 +208,7 @@ def judge_samples(found: JudgedRow, samples: Mapping[RunKey, Sequence[numpy.ndar
         return replace(found, verdict="supported")
     if high < least or low > most:
         return replace(found, verdict="contradicted")
-    where = "is at the end of the range" if low == high else "has values inside and outside the range"
-    return replace(found, reason=f"the interval {where} ({row.range})")
+    return replace(found, reason=f"the interval is not wholly inside or outside the range ({row.range})")
 
 
 def collect_samples(row: Claim, finished: Runs) -> dict[RunKey, list[numpy.ndarray]]:
@@ -221,12 +216,9 @@ def collect_samples(row: Claim, finished: Runs) -> dict[RunKey, list[numpy.ndarr
     samples = {}
     for key in sorted(set.intersection(*map(set, finished.values()))):
         arrays = []
-        for envs in zip(*(envs for envs, _, _ in row.sides), strict=True):
-            columns = []
-            for env, (_, method, at) in zip(envs, row.sides, strict=True):
-                run = finished[env, method][key]
-                known = at < len(run.points)
-                columns.append(run.values(run.points[at], row.measure) if known else NO_VALUES)
+        for pair in row.pairs:
+            runs = [(finished[env, method][key], at) for env, method, at in pair]
+            columns = [run.values(run.points[at], row.measure) for run, at in runs]
             arrays.append(pandas.concat(columns, axis=1, join="inner").to_numpy())
         if all(map(len, arrays)):
             samples[key] = arrays
@@ -259,7 +251,7 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
         )
         for each in judged
         for found in each.rows
-        if found.runs
+        if found.has_runs
     ]
     columns += ["verdict", "reason"]
     return [claims, Table("claim_comparisons", caption("claim_comparisons"), columns, rows)]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from scipy.stats import nct, t  # type: ignore[import-untyped]
 
 from speedrunner.config.console import align_columns, short_number
-from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_sides, is_free, keep_finished
+from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_finished, is_free
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.inference import CONFIDENCE, RunKey, seed_values
 from speedrunner.results.paper import played_models
@@ -56,7 +56,7 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
         for claim in list_claims():
             if any(row.model not in (None, "", model) for row in claim):
                 continue  # about other models
-            runs = [keep_finished(find_sides(row, model, conditions)) for row in claim]
+            runs = [find_finished(row, model, conditions) for row in claim]
             power = 1 - (1 - POWER) / len({row.counted_as for row in claim})
             needs = [estimate_need(row, own, power) for row, own in zip(claim, runs, strict=True)]
             samples = [collect_samples(row, own) for row, own in zip(claim, runs, strict=True)]

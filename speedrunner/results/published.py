@@ -99,7 +99,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     def statistic(self, means: ndarray) -> ndarray:
         """Return the compared value from the means of A and B in each environment, of shape (columns, n)."""
-        count = len(self.sides)
+        count = 2 if self.b else 1
         own, other = means[::count], means[count - 1 :: count]
         if self.relation != "value":
             own = own - other if self.relation == "difference" else own / other
@@ -107,10 +107,14 @@ class Claim(msgspec.Struct, frozen=True):
         return averaged
 
     @property
-    def sides(self) -> list[tuple[tuple[str, ...], str, int]]:
-        """Return environments, method and place of the checkpoint of A, and of B if there is one."""
+    def pairs(self) -> list[tuple[tuple[str, str, int], ...]]:
+        """Return A, and B if there is one, in each environment: its name, the method, and the place of the
+        checkpoint."""
         words = (side.split() for side in (self.a, self.b) if side)
-        return [(list_envs(env), method, POINTS["".join(at)]) for env, method, *at in words]
+        sides = [
+            [(each, method, POINTS["".join(at)]) for each in list_envs(env)] for env, method, *at in words
+        ]
+        return [*zip(*sides, strict=True)]
 
     @property
     def counted_as(self) -> str:

@@ -34,8 +34,8 @@ def judged(measure: str) -> JudgedClaim:
     """The claim of `main` with this measure that has an interval."""
     main = [row for rows in list_claims() for row in rows if rows[0].experiment == "main"]
     row = next(row for row in main if row.measure == measure)
-    found = JudgedRow(row, "gpt-5.4-mini", 2, 1, 2, 0.0, -1.0, 1.0)
-    return JudgedClaim(row, found.model, "undecided", found, [found])
+    found = JudgedRow(row, "gpt-5.4-mini", True, 1, 2, 0.0, -1.0, 1.0)
+    return JudgedClaim(found.model, found, [found])
 
 
 def compared(runs: list[RunResult], *claims: JudgedClaim, prices: str | None = None) -> list[str]:
