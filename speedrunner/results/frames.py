@@ -64,9 +64,9 @@ REQUEST_TYPES = {
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
     """Return one row per finished episode, sorted by key, with the columns `EPISODE_TYPES`.
 
-    USD include an equal share of the prefix warm-ups of the episode's policy; tokens do not. `number` is the
-    last part of the key, or -1. `unreported` counts requests with unknown tokens, `answers` counts answers,
-    and `thought_cut` those whose reasoning ended at its budget.
+    USD include an equal share of the warm-ups of the episode's prompt prefix, which later policies may have,
+    too; tokens do not. `number` is the last part of the key, or -1. `unreported` counts requests with unknown
+    tokens, `answers` counts answers, and `thought_cut` those whose reasoning ended at its budget.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
@@ -151,11 +151,12 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
 
 
 def _share_warm_ups(rows: Sequence[EpisodeRow], costs: RunCosts) -> dict[int, float]:
-    """Return by policy the USD of its prefix warm-ups for each episode that sent a request."""
-    served = Counter(row.policy for row in rows if row.llm_calls)
-    return {
-        policy: costs.warm_ups.get(policy, Spend()).useful_usd / count for policy, count in served.items()
-    }
+    """Return by policy the USD of its prefix's warm-ups for each episode that sent a request."""
+    playing = [row.policy for row in rows if row.llm_calls]
+    first = {policy: costs.prefixes.get(policy, policy) for policy in playing}
+    served = Counter(map(first.__getitem__, playing))
+    usd = {prefix: costs.warm_ups.get(prefix, Spend()).useful_usd / served[prefix] for prefix in served}
+    return {policy: usd[prefix] for policy, prefix in first.items()}
 
 
 def _episode_amounts(row: EpisodeRow, costs: RunCosts | None, warm_up_usd: float) -> dict[str, float]:

@@ -123,12 +123,14 @@ class RunCosts:
     Attributes:
         book: the prices.
         lines: by purpose of the requests.
+        prefixes: by policy whose prompt prefix an earlier one has, the first policy with this prefix.
         unpriced: models without a price.
         engine_s: see `engine_seconds`.
     """
 
     book: PriceBook
     lines: dict[Labels, Spend]
+    prefixes: dict[int | None, int]
     unpriced: list[str]
     engine_s: float | None
 
@@ -147,8 +149,8 @@ class RunCosts:
 
     @cached_property
     def warm_ups(self) -> dict[int | None, Spend]:
-        """Return the prefix warm-ups by policy."""
-        found = self._group_lines(lambda labels: (labels.role, labels.policy))
+        """Return the prefix warm-ups by the first policy with that prefix."""
+        found = self._group_lines(lambda each: (each.role, self.prefixes.get(each.policy, each.policy)))
         return {policy: line for (role, policy), line in found.items() if role == WARM_UP}
 
     @cached_property
@@ -178,7 +180,11 @@ def run_costs(run: RunData, book: PriceBook) -> RunCosts:
         lines[labels] = lines.get(labels, Spend()) + line
         if line.usd is None:
             unpriced[model] = None
-    return RunCosts(book, lines, list(unpriced), engine_seconds([run.requests]))
+    prefixes: dict[int | None, int] = {}
+    for number, prefix in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):
+        if prefix is not None and prefix.before == prefix.common == prefix.after:
+            prefixes[number] = prefixes.get(number - 1, number - 1)
+    return RunCosts(book, lines, prefixes, list(unpriced), engine_seconds([run.requests]))
 
 
 def token_line(rows: Iterable[LedgerRow]) -> Spend:

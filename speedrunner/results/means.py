@@ -9,8 +9,8 @@ Definitions:
 - **Silent**: an episode without a request, for example because the tools alone exceed the context. Its score
   counts. Its calls, tokens and USD are missing, so that they enter no mean of costs.
 - **Sleep share**: a sleep's cost is spread evenly over the rollouts of its batch (paper, Appendix A.3).
-- **Warm-up share**: the prefix warm-ups of a policy are spread evenly over its episodes with a request, as a
-  part of their USD.
+- **Warm-up share**: the warm-ups of a prompt prefix are spread evenly over the episodes with a request that
+  have this prefix, as a part of their USD. Policies share a prefix until a sleep changes it.
 - **Cost per episode** (`cost_usd`): the mean USD of the checkpoint's test episodes, with all roles of the
   method (`actor_usd`), plus the mean sleep share of the rollouts since the previous checkpoint (`sleep_usd`).
 - **Cost per rollout** (`rollout_usd`): the mean USD of the rollouts since the previous checkpoint that sent a

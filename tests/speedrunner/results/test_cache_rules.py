@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import list_rows
-from speedrunner.store.records import Policy
+from speedrunner.store.records import Policy, PrefixChange
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.results.ledgers import play, row
@@ -32,20 +32,22 @@ RULES = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two policies with warm-ups on two replicas, on one twice; a sleep; conversations of several turns."""
+    """Three policies, two prefixes with warm-ups on two replicas, on one twice; conversations of several
+    turns. The second sleep keeps the prefix; the only episodes of its policy follow no warm-up."""
     with RunDirectory.open_for_writing(tmp_path_factory.mktemp("priced") / "run") as run:
         run.write_config(yaml.safe_dump(CONFIG))
-        for version, point in ((0, 0), (1, 2)):
+        for version, point in ((0, 0), (1, 2), (2, 4)):
             run.write_policy(Policy(version=version))
-            for replica in ("0", "1", "1"):
+            for replica in ("0", "1", "1") if version < 2 else ():
                 labels = {"phase": "test", "policy": str(version), "replica": replica}
                 run.append_request(row(1.0, Usage(300 + point, 40, 1), "prefix_warm_up", **labels))
             for number in range(3):
                 turns = Usage(350 + number, 300, 20, 5), Usage(420, 360 + number, 9), Usage(500, 90, 7)
                 play(run, f"test/{point:04d}/{number:04d}", *turns, policy=version)
-        for number in range(2):
-            play(run, f"train/{number:04d}", Usage(340, 310, 30), Usage(400, 371, 8), policy=0)
-        learn(run, 1, 2, Usage(2000, 160, 400), Usage(2600, 2400, 100))
+        for number in range(4):
+            play(run, f"train/{number:04d}", Usage(340, 310, 30), Usage(400, 371, 8), policy=number // 2)
+        for number, prefix in ((1, PrefixChange(300, 300, 290)), (2, PrefixChange(300, 300, 300))):
+            learn(run, number, 2, Usage(2000, 160, 400), Usage(2600, 2400, 100), prefix=prefix)
     return run.path
 
 
@@ -65,12 +67,19 @@ def recompute(run: Path, rule: str) -> tuple[dict[int, float], float]:
             cached = cached - cached % STEP if cached >= MINIMUM else 0
         paid = UNCACHED * (usage["prompt"] - cached) + CACHED * cached + OUTPUT * usage["completion"]
         usd[key or f"warm-ups of {labels['policy']}"] += paid / 1e6
-    served = {0: 3 + 2, 1: 3}
+    changed, newest = {0: 0}, 0
+    for file in sorted((run / "sleeps").glob("*.json")):
+        sleep = json.loads(file.read_text())
+        before, after, common = (sleep["prefix"][name] for name in ("before", "after", "common"))
+        newest = newest if before == after == common else sleep["sleep"]
+        changed[sleep["sleep"]] = newest
+    episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    served = Counter(changed[each["policy"]] for each in episodes)
     costs = {}
-    for point, policy in ((0, 0), (2, 1)):
+    for point, policy in ((0, 0), (2, 1), (4, 2)):
         own = [usd[f"test/{point:04d}/{number:04d}"] for number in range(3)]
-        costs[point] = sum(own) / 3 + usd[f"warm-ups of {policy}"] / served[policy]
-    costs[2] += usd["sleep/0001"] / 2
+        costs[point] = sum(own) / 3 + usd[f"warm-ups of {changed[policy]}"] / served[changed[policy]]
+        costs[point] += usd[f"sleep/{policy:04d}"] / 2
     return costs, sum(usd.values())
 
 
@@ -78,10 +87,10 @@ def recompute(run: Path, rule: str) -> tuple[dict[int, float], float]:
 def test_costs_are_those_of_the_ledger_and_each_request_is_paid_once(run: Path, rule: str) -> None:
     data = load(run)
     costs = run_costs(data, PriceBook("a list", {"m": Prices(UNCACHED, CACHED, OUTPUT)}, rule=RULES[rule]))
-    first, last = list_rows(frame_checkpoints(data, costs))
+    rows = list_rows(frame_checkpoints(data, costs))
     by_point, total = recompute(run, rule)
     assert (total > recompute(run, "engine")[1]) == (rule != "engine")
-    assert {0: first["cost_usd"], 2: last["cost_usd"]} == pytest.approx(by_point)
+    assert {row["checkpoint"]: row["cost_usd"] for row in rows} == pytest.approx(by_point)
     assert costs.total.usd == pytest.approx(total)
-    tests = 3 * (first["actor_usd"] + last["actor_usd"])
-    assert tests + last["training_usd"] == pytest.approx(total)  # warm-ups are in the episodes, once
+    tests = 3 * sum(row["actor_usd"] for row in rows)
+    assert tests + rows[-1]["training_usd"] == pytest.approx(total)  # warm-ups are in the episodes, once

@@ -19,7 +19,7 @@ from speedrunner.results.means import frame_checkpoints, share_sleeps
 from speedrunner.results.measures import SPENT
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import list_rows
-from speedrunner.store.records import Policy, Skill, Termination
+from speedrunner.store.records import Policy, PrefixChange, Skill, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
@@ -37,13 +37,15 @@ def skill(name: str, public: bool) -> Skill:
     return Skill(name=name, public=public, created=1, edited=1)
 
 
-def learn(run: RunDirectory, number: int, rollouts: int, *usages: Usage) -> None:
+def learn(
+    run: RunDirectory, number: int, rollouts: int, *usages: Usage, prefix: PrefixChange | None = None
+) -> None:
     """Record a sleep."""
     key = sleep_key(number)
     for usage in usages:
         run.append_request(row(1.0, usage, "inducer", phase="sleep", episode=key, attempt="1"))
     record = sleep(number)
-    record.rollouts = rollouts
+    record.rollouts, record.prefix = rollouts, prefix
     run.write_sleep(record)
 
 
