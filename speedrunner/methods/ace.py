@@ -31,7 +31,7 @@ from speedrunner.methods import (
 from speedrunner.store.policies import decode_state
 
 PLAYBOOK_SHARE = 0.125
-"""Maximum share of the context for the playbook."""
+"""Maximum share of the context for the playbook: the actor's context, or the curator's if that is less."""
 
 
 class Addition(TypedDict):
@@ -116,7 +116,7 @@ class ACE(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives and the playbook."""
-        return ActorSpec(Library(env.primitives), decode_playbook(policy).text)
+        return ActorSpec(Library(env.primitives), decode_playbook(policy).text, runs_skills=False)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the reflector and the curator work on one episode of the batch after another.
@@ -159,7 +159,7 @@ class ACE(Method):
     async def _curate(self, playbook: Playbook, lessons: str, tools: SleepTools) -> Playbook:
         """Return the playbook that the curator made of it."""
         changed, count = playbook, tools.model.count_tokens
-        most = int(tools.model.model_config.context * PLAYBOOK_SHARE)
+        most = int(min(tools.limits.context, tools.model.model_config.context) * PLAYBOOK_SHARE)
 
         def change_playbook(remove: list[int], add: list[Addition]) -> str:
             """Remove the items with these numbers, then add new items. Both lists can be empty."""

@@ -43,12 +43,13 @@ class SkillFolder(SpeedRunner):
         """Return an actor with the primitives, a list of the public skills, and a tool that reads them."""
         library = super().agent(policy, task, env, training=training).library
         if not library.public:
-            return ActorSpec(library)
+            return ActorSpec(library, runs_skills=False)
         skills = [library.entry(each.name) for each in library.public]
         return ActorSpec(
             library,
             tools=(*Library(env.primitives).tools(), *Toolbox([make_reader(library)]).specs),
             instructions=render("speedrunner.methods", "skill_folder/instructions", skills=skills),
+            runs_skills=False,
         )
 
     async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:

@@ -13,8 +13,12 @@ import envs
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.rendering import render
 from speedrunner.library.library import Library
+from speedrunner.methods.ace import ACE
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.opo import OPO
+from speedrunner.methods.react import ReAct
+from speedrunner.methods.skill_folder import SkillFolder
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.store.records import Policy
 from tests.prompt_samples import NAMES, Prompt, Samples
 
@@ -64,6 +68,17 @@ def test_skills_are_documented_in_the_actors_tools_and_not_in_its_messages(babya
     prompt = babyai.acting(ActorSpec(babyai.library(2)))
     assert not any("routine_" in message["content"] for message in prompt.messages)
     assert [tool.name for tool in prompt.tools[-2:]] == ["routine_000", "routine_001"]
+
+
+@pytest.mark.parametrize("wording", range(4))
+def test_limits_mention_skills_only_where_a_method_has_skills_that_run(wording: int, babyai: Samples) -> None:
+    told = {}
+    for method in (ReAct(), OPO(), ACE(), SkillFolder(), SpeedRunner()):
+        spec = method.agent(method.initial(), babyai.task, babyai.env)
+        told[type(method)] = spec.messages(babyai.env, babyai.opening, wording)[0].content
+    ours = told.pop(SpeedRunner)
+    (plain,) = {*told.values()}
+    assert ("skill" in plain, "skill" in ours) == (False, True)
 
 
 def test_an_environments_text_is_not_taken_for_a_template() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.methods import Policy, ToolError
 from speedrunner.methods.ace import Addition, Item, Playbook, decode_playbook
 from speedrunner.store.policies import InvalidPolicy
-from tests.scripted_engine import Answer, Request, call, say
-from tests.scripted_runs import Runs, check_whole, flag
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
+from tests.scripted_runs import Runs, check_whole, flag, hosted_model_config
 
 OLD = Playbook([Item(1, "strategy", "Walk right."), Item(2, "fact", "The flag is far.", 2, 1)], 4)
 
@@ -45,8 +48,12 @@ def test_what_means_nothing_is_refused() -> None:
         decode_playbook(Policy(version=3, method={"completed": []}))
 
 
-async def test_a_session(corridor: Runs) -> None:
-    """Two sleeps of two episodes: the second has a playbook to count, to correct and to overfill."""
+async def test_a_session(
+    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sleeps of two episodes: the second has a playbook to count, to correct and to overfill. Reflector
+    and curator are a model with a larger context than the actor's, which bounds the playbook."""
+    monkeypatch.setenv("TOY_KEY", "sesame")
 
     def answer(request: Request) -> Answer:
         if not request.tools:
@@ -67,7 +74,8 @@ async def test_a_session(corridor: Runs) -> None:
         return call("walk", steps=9)
 
     run = corridor(answer, context=12_000)
-    await run.play("method=ace")
+    with ScriptedEngine(tiny_tokenizer, answer, model="large", api_key="sesame") as hosted:
+        await run.play("method=ace", f"model.inducer_name={hosted_model_config(tmp_path, hosted)}")
     check_whole(run)
     texts = [run.data.policies.load(version).notes.split("\n\n")[1:] for version in range(3)]
     first = "Facts:\n- [1] (helped 0, harmed 0) Walk.\n- [2] (helped 0, harmed 0) Fly."
@@ -79,7 +87,7 @@ async def test_a_session(corridor: Runs) -> None:
     roles = [[agent.role for agent in sleep.agents] for sleep in run.data.sleeps]
     assert roles == [["reflector", "curator"] * 2] * 2
     reports, changes = (
-        [request for request in run.server.requests if tool in request.tools]
+        [request for request in hosted.requests if tool in request.tools]
         for tool in ("report_lessons", "change_playbook")
     )
     assert "The actor had no playbook." in reports[1].task  # item 1 is newer than the episode
