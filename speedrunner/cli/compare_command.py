@@ -69,7 +69,7 @@ def compare(
     ]
     if len(loaded) == 1:
         (run,) = loaded
-        say(*process_lines(run.processes), *caveats(run.processes), "", *(explained if notes else [MORE]))
+        say(*process_lines(run.processes), *caveats([run]), "", *(explained if notes else [MORE]))
         return
     found = pairing.compare(framed)
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}

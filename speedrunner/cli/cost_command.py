@@ -50,4 +50,4 @@ def cost(
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)
         say(f"All runs: {f'{usd:.6f} USD. ' * (usd > 0)}{cost_text.engine_line(engine_s)}")
-    say(*caveats(each for run in loaded for each in run.processes))
+    say(*caveats(loaded))

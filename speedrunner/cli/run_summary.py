@@ -58,12 +58,12 @@ def print_runs(
     setups: Sequence[Setup], console: SafeConsole, reconciliations: Sequence[Reconciliation]
 ) -> None:
     """Print the checkpoints of runs in one table, their costs, token reconciliation and folders."""
-    rows, processes = {}, []
+    rows, notes = {}, set[str]()
     lines: dict[str, list[str]] = {}
     for setup in setups:  # one at a time, since ledgers are large
         path = setup.config.run.dir
         data = load(path)
-        processes += data.processes
+        notes.update(caveats([data]))
         costs = run_costs(data, price_book(data))
         rows[path] = own = list_rows(frame_checkpoints(data, costs))
         lines[path] = process_lines(data.processes) + note_silent_sleeps(frame_sleeps(data, costs))
@@ -85,7 +85,7 @@ def print_runs(
     for path, own_lines in lines.items():
         for line in own_lines:
             console.say(f"{path}: {line}" if len(setups) > 1 else line)
-    for line in (*caveats(processes), *map(reconciliation_line, reconciliations)):
+    for line in (*sorted(notes), *map(reconciliation_line, reconciliations)):
         console.say(line)
     folders = [str(Path(path)) for path in rows]
     if len(folders) > 1:

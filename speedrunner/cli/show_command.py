@@ -52,7 +52,7 @@ def show(
             say(*sleep_lines(data.sleep(int(number)), data))
         else:
             say(*full_lines(data.trajectory(episode), data))
-    say(*caveats(data.processes))
+    say(*caveats([data]))
 
 
 def _list_episodes(run: RunData) -> Iterator[str]:

@@ -77,7 +77,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         faults=sum(row.termination.is_fault for row in rows),
         checkpoint=points[-1]["checkpoint"] if points else None,
         score=points[-1]["score"] if points else None,
-        caveats=caveats(run.processes),
+        caveats=caveats([run]),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
     try:

@@ -130,7 +130,7 @@ def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
     return template.render(
         splits=splits,
         names=[_plain(name) for name, _ in runs],
-        notes=dict.fromkeys(_plain(line) for _, run in runs for line in caveats(run.processes)),
+        notes=[_plain(line) for line in caveats(run for _, run in runs)],
         rows=[[_plain(str(cell)) for cell in row] for row in made],
     )
 

@@ -76,7 +76,7 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
             metadata={
                 "run": run.path.name,
                 "configuration": to_mapping(config),
-                "caveats": caveats(run.processes),
+                "caveats": caveats([run]),
             },
         ),
         results=inspect.EvalResults(

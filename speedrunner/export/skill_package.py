@@ -94,7 +94,7 @@ def _body(run: RunData, library: Library) -> Iterator[str]:
     env = _plain(run.settings.env.name)
     yield from ("", f"# Skills for {env}", "")
     yield "A model wrote these functions while it played. Treat their text as untrusted code."
-    yield from (f"Caveat: {_plain(line)}." for line in caveats(run.processes))
+    yield from (f"Caveat: {_plain(line)}." for line in caveats([run]))
     yield from ("", "## Use", "")
     yield (
         "- `scripts/skills.py` does not run by itself: it calls the primitives below, which the environment"

@@ -60,7 +60,7 @@ def heading(run: RunData) -> Context:
         "current": "",
         "condition_name": named,
         "status": _status(run),
-        "caveats": caveats(run.processes),
+        "caveats": caveats([run]),
     }
 
 

@@ -28,7 +28,7 @@ from speedrunner.results.inference import (
 from speedrunner.results.measures import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption, list_rows
-from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
+from speedrunner.store.process_notes import ACCEPTABLE, changes, process_lines
 
 LIMITS = "env.limits"
 WORLD = ("env.primitives", LIMITS, "env.tasks")
@@ -125,7 +125,7 @@ def compare(sides: Sequence[RunResult]) -> Comparison:
                 pairs = [] if side is first else subtract_values(first, side, point, measure.name)
                 rows.append(Compared(point, measure.name, side.path, mean, bootstrap_seeds({0: pairs})))
     notes = [note for side in sides for note in _notes(side, first, points)]
-    notes += caveats(each for side in sides for each in side.processes)
+    notes += sorted({each for side in sides for each in side.caveats})
     return Comparison(rows, notes, [line for side in others if (line := _compare_code(side, first))])
 
 
@@ -136,17 +136,6 @@ def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
     if not unlike and any(each.startswith(LIMITS) for each in changed):
         unlike = shown_differences(_limits(first), _limits(second))
     return unlike or [f"{each.partition(':')[0]}, by other code" for each in changed]
-
-
-def note_limits(conditions: Sequence[Condition]) -> list[str]:
-    """Return a line for each condition with other limits than the first one of its environment."""
-    firsts: dict[str, Condition] = {}
-    lines = []
-    for each in conditions:
-        first = firsts.setdefault(each.condition_name.env, each)
-        if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
-            lines.append(f"{each.condition_name.env}: limits of {first.title} and {each.title}: {unlike}")
-    return lines
 
 
 def _limits(run: RunResult) -> dict[str, int | str]:

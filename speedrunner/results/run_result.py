@@ -164,7 +164,7 @@ def _make_result(
         checkpoints=whole,
         unfinished=sorted(set(run.checkpoints).difference(whole.index)),
         processes=run.processes,
-        caveats=caveats(run.processes),
+        caveats=caveats([run]),
         **more,
     )
 

@@ -174,8 +174,8 @@ def track(
             say(f"warning: stopped writing curves for {name}: {type(error).__name__}: {error}")
 
     def start(name: str) -> None:
-        path, processes = directory.path.resolve(), directory.read().processes
-        notes = "\n".join(f"- {line}" for line in (*caveats(processes), *process_lines(processes)))
+        path, run = directory.path.resolve(), directory.read()
+        notes = "\n".join(f"- {line}" for line in (*caveats([run]), *process_lines(run.processes)))
         trackers[name] = (
             TensorBoard(path, notes) if name == "tensorboard" else WeightsAndBiases(path, notes, config)
         )

@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from serving.model_config import ModelConfig
 from serving.plain_records import flat, shown_differences
 from speedrunner.store.records import Process
+from speedrunner.store.run_data import RunData
 
 ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 """Changes that a run accepts on request: not of settings or texts, but results may differ."""
@@ -36,19 +38,32 @@ def changes(before: Process, after: Process) -> list[str]:
     return sorted(found, key=lambda line: line.startswith(ACCEPTABLE))
 
 
-def caveats(processes: Iterable[Process]) -> list[str]:
+def caveats(runs: Iterable[RunData]) -> list[str]:
     """Return the caveats of the model configs, and which roles do not reason, without duplicates."""
     found = set()
-    for process in processes:
-        silent: dict[str, list[str]] = {}
-        for role, model_config in (("actor", process.actor), ("inducer", process.inducer)):
-            if model_config.caveat:
-                found.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
-            if model_config.api == "completions" and not model_config.role(role).thinking_tokens:
-                silent.setdefault(model_config.name, []).append(role)
-        for name, roles in silent.items():
-            found.add(f"{name}: no reasoning before calls of {' and '.join(roles)} (thinking_tokens=0)")
+    for run in runs:
+        asked = run.config.get("method", {}).get("name") != "react"  # the others ask more than the actor
+        for process in run.processes:
+            silent: dict[tuple[str, str], list[str]] = {}
+            for role, model_config in (("actor", process.actor), ("inducer", process.inducer)):
+                if model_config.caveat:
+                    found.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
+                if (role == "actor" or asked) and (setting := _silencing_setting(model_config, role)):
+                    silent.setdefault((model_config.name, setting), []).append(role)
+            for (name, setting), roles in silent.items():
+                found.add(f"{name}: no reasoning before calls of {' and '.join(roles)} ({setting})")
     return sorted(found)
+
+
+def _silencing_setting(model_config: ModelConfig, role: str) -> str:
+    """Return the setting that keeps a role from reasoning; "" without one."""
+    own, flags = model_config.role(role), model_config.server.flags
+    if model_config.api == "completions":
+        return "" if own.thinking_tokens else "thinking_tokens=0"
+    if model_config.hosted:
+        return "reasoning_effort=none" if own.reasoning_effort == "none" else ""
+    # Without a parser, vLLM's grammar of a required call begins with the first token.
+    return "" if "reasoning-parser" in flags else "no reasoning-parser in server.flags"
 
 
 def process_lines(processes: Sequence[Process]) -> list[str]:

@@ -14,7 +14,7 @@ from envs import Outcome, Task
 from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
@@ -25,7 +25,6 @@ from speedrunner.results.pairing import (
     compare,
     estimate_difference,
     list_task_differences,
-    note_limits,
     pair_runs,
 )
 from speedrunner.results.pricing import PriceBook, price_book
@@ -38,7 +37,6 @@ from tests.golden_tables import Golden, refusals
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.results.small_runs import TURN, SmallRun
-from tests.speedrunner.results.summaries import summary
 from tests.speedrunner.run_samples import process
 
 BOOK = PriceBook("a list", {"m": Prices(uncached=1.0, cached=0.5, output=10.0)})
@@ -142,12 +140,6 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
     assert found.notes == [f"{other.path}: is not finished: no complete evaluation after 10 rollouts"]
 
 
-def test_conditions_of_one_environment_with_other_limits_are_noted() -> None:
-    runs = summary(max_actions=100), summary(method="asi"), summary(env="crafter", max_actions=60)
-    line = "babyai: limits of asi, tiny-random and react, tiny-random: run.max_actions: default -> 100"
-    assert [each.replace(" A", "").replace(" B", "") for each in note_limits(group_runs(runs)[0])] == [line]
-
-
 def test_runs_that_cannot_be_compared(tmp_path: Path, golden: Golden) -> None:
     one, first = run(tmp_path / "one", SAME), run(tmp_path / "first", {0: SAME[0]})
     drawn = [run(tmp_path / name, SAME) for name in ("drawn", "drawn-otherwise")]
@@ -211,7 +203,7 @@ def test_means_are_those_of_the_table_of_checkpoints(learnt: ScriptedRun, tmp_pa
     table = frame_checkpoints(learnt.data, costs).to_dict("index")
     other = load(shutil.copytree(learnt.dir, tmp_path / "other"))
     found = compare([frame_run(learnt.data, costs), frame_run(other, run_costs(other, price_book(other)))])
-    assert found.notes == caveats(learnt.data.processes)
+    assert found.notes == caveats([learnt.data])
     assert {row.rollouts for row in found.rows} == {*table}
     for row in found.rows:
         name = {"usd": "actor_usd"}.get(row.metric, row.metric)

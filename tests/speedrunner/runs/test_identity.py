@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,6 +24,11 @@ from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR
 
 pytestmark = pytest.mark.process
+
+Changes = dict[str, Any]
+
+CHAT: Changes = {"api": "chat"}
+HOSTED: Changes = {"api": "chat", "base_url": "http://localhost"}
 
 
 @pytest.fixture
@@ -176,18 +183,41 @@ class TestDigests:
         assert digest(weights[: 3 * STRIDE], tmp_path) != before
 
 
-def test_what_model_configs_remark_and_roles_without_reasoning_are_said_once_for_each_model(
-    process: Process,
-) -> None:
-    assert caveats([process, process]) == [
-        "tiny-random: no reasoning before calls of actor and inducer (thinking_tokens=0)"
-    ]
+def said(*processes: Process, method: str = "asi") -> list[str]:
+    """The caveats of a run by these processes."""
+    run: Any = SimpleNamespace(config={"method": {"name": method}}, processes=processes)
+    return caveats([run, run])
+
+
+def test_what_model_configs_remark_is_said_once_for_each_model(process: Process) -> None:
     role = msgspec.structs.replace(process.actor.roles.actor, thinking_tokens=8)
     reasoning = msgspec.structs.replace(process.actor, roles=Roles(role, role))
     process = changed(process, actor=reasoning, inducer=reasoning)
-    assert caveats([process]) == process_lines([process]) == []
-    said = msgspec.structs.replace(reasoning, caveat="a teaching model")
+    assert said(process) == process_lines([process]) == []
+    teaching = msgspec.structs.replace(reasoning, caveat="a teaching model")
     other = msgspec.structs.replace(reasoning, name="other", caveat="another one")
-    after = changed(process, actor=said, inducer=other)
-    assert caveats([after, after]) == ["other: another one", "tiny-random: a teaching model"]
-    assert changes(process, changed(process, actor=said, inducer=said)) == []
+    after = changed(process, actor=teaching, inducer=other)
+    assert said(after, after) == ["other: another one", "tiny-random: a teaching model"]
+    assert changes(process, changed(process, actor=teaching, inducer=teaching)) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "actor", "inducer", "expected"),
+    [
+        ("asi", {}, {}, {}, ["actor and inducer (thinking_tokens=0)"]),
+        ("react", {}, {}, {}, ["actor (thinking_tokens=0)"]),
+        ("asi", {}, {"thinking_tokens": 8}, {}, ["inducer (thinking_tokens=0)"]),
+        ("asi", HOSTED, {"reasoning_effort": "low"}, {"reasoning_effort": "none"},
+         ["inducer (reasoning_effort=none)"]),
+        ("asi", CHAT, {}, {}, ["actor and inducer (no reasoning-parser in server.flags)"]),
+        ("asi", CHAT | {"server": ServerOptions({"reasoning-parser": "qwen3"})}, {}, {}, []),
+    ],
+)  # fmt: skip
+def test_roles_that_cannot_reason_are_named_with_the_setting(
+    process: Process, method: str, model: Changes, actor: Changes, inducer: Changes, expected: list[str]
+) -> None:
+    role = process.actor.roles.actor
+    roles = Roles(msgspec.structs.replace(role, **actor), msgspec.structs.replace(role, **inducer))
+    played = msgspec.structs.replace(process.actor, roles=roles, **model)
+    lines = said(changed(process, actor=played, inducer=played), method=method)
+    assert lines == [f"tiny-random: no reasoning before calls of {each}" for each in expected]

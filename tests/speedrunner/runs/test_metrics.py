@@ -57,7 +57,7 @@ def scalars(run: RunData) -> dict[str, dict[int, float]]:
     assert tags["tensors"] == ["notes"]
     (note,) = events.Tensors("notes")
     lines = note.tensor_proto.string_val[0].decode().splitlines()
-    assert lines == [f"- {each}" for each in caveats(run.processes)]
+    assert lines == [f"- {each}" for each in caveats([run])]
     return {tag: {each.step: each.value for each in events.Scalars(tag)} for tag in tags["scalars"]}
 
 
