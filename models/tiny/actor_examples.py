@@ -46,24 +46,16 @@ class Example(NamedTuple):
 class Written:
     """Tokenizes a conversation, inputs and answers alike, to the ids that serving produces."""
 
-    def __init__(
-        self,
-        tokenizer: ChatTokenizer,
-        messages: list[Message],
-        tools: list[ToolSpec],
-        *,
-        bounds: tuple[int, int],
-    ) -> None:
+    def __init__(self, tokenizer: ChatTokenizer, messages: list[Message], tools: list[ToolSpec]) -> None:
         self._tokenizer = tokenizer
-        thinking, string = bounds
         self._transcript = Transcript(
             tokenizer,
             FORMATS["qwen3_json"],
             plain_messages(messages),
             tools,
             thinking_style="generated",
-            thinking_tokens=thinking,
-            string_tokens=string,
+            thinking_tokens=256,
+            string_tokens=8192,
         )
         self._learnt = [False] * len(self._transcript.ids)
 
@@ -157,7 +149,7 @@ class _Episode:
         stray = Teacher(f"pick up the {second.thing}, then go to the {first.thing}")
         strays = first.thing != second.thing and not self.given.uses and rng.random() < 0.08
         spec = self.given.spec
-        written = Written(tokenizer, spec.messages(env, opening), spec.list_tools(env), bounds=(64, 64))
+        written = Written(tokenizer, spec.messages(env, opening), spec.list_tools(env))
         for turn in range(CALLS):
             if turn:
                 written.tell(told)
@@ -175,28 +167,36 @@ class _Episode:
 
     def _execute(self, call: ToolCall, mission: str) -> Executed:
         use = next((each for each in self.given.uses if each.tool.name == call.name), None)
-        if use is None:
-            node = CallNode(call.name, "primitive", call.arguments, self.env.call(call.name))
-            return self._executed(node, node.result)
-        return self._skill(use, call, mission)
+        if use is not None:
+            node, observation = self._play_skill(use, call, mission)
+        else:
+            observation = self.env.call(call.name)
+            node = CallNode(call.name, "primitive", call.arguments, observation)
+        return Executed(
+            node=node,
+            observation=observation,
+            free_observation=None,
+            outcome=self.env.outcome(),
+            actions=node.actions,
+            termination=None,
+        )
 
-    def _skill(self, use: SkillUse, call: ToolCall, mission: str) -> Executed:
-        """Play a skill's actions and draw its reply. Most skills achieve their aim, some stop early."""
+    def _play_skill(self, use: SkillUse, call: ToolCall, mission: str) -> tuple[CallNode, str | None]:
+        """Play a skill's actions and draw its reply; return its call and the last observation, if there is
+        one. Most skills achieve their aim, some stop early."""
         env, rng = self.env, self.rng
-        aim = None if use.whole else Goal(use.verb, next(iter(call.arguments.values())))
+        aim = Goal(use.verb, next(iter(call.arguments.values()))) if use.verb else None
         steps = 60 if rng.random() < 0.75 else rng.choice((0, 0, 1, 2, 4, 4, 5, 8))
         node = CallNode(call.name, "skill", call.arguments)
         bot = Teacher(mission)
-        # A skill starts without an observation, so it turns to get one.
-        text = env.call("turn_right") if steps else ""
-        if steps:
-            node.calls.append(CallNode("turn_right", "primitive", {}, text))
-        for _ in range(steps):
+        action, text = "turn_right", ""  # a skill starts without an observation, so it turns to get one
+        for _ in range(steps + 1 if steps else 0):
+            text = env.call(action)
+            node.calls.append(CallNode(action, "primitive", {}, text))
             if env.done or (aim is not None and _is_reached(aim, text)):
                 break
             _, made = bot.by_hand(Seen.read(text), aim) if aim else bot.turn(text)
-            text = env.call(made.name)
-            node.calls.append(CallNode(made.name, "primitive", {}, text))
+            action = made.name
         node.actions = len(node.calls)
         said = {"what": str(aim or mission), "thing": aim.thing if aim else goals(mission)[0].thing}
         replies = WORDINGS["replies"]
@@ -206,17 +206,7 @@ class _Episode:
             node.result = rng.choice(replies["failed"]).format(**said)
         else:
             node.error = rng.choice(replies["errors"]).format(**said)
-        return self._executed(node, text or None)
-
-    def _executed(self, node: CallNode, observation: str | None) -> Executed:
-        return Executed(
-            node=node,
-            observation=observation,
-            free_observation=None,
-            outcome=self.env.outcome(),
-            actions=node.actions,
-            termination=None,
-        )
+        return node, text or None
 
 
 def _is_reached(aim: Goal, text: str) -> bool:

@@ -46,7 +46,7 @@ def draw_library(rng: random.Random, env: TextEnv) -> Skilled:
     library = Library(env.primitives).of(Policy(version=1, module=module, skills=skills))
     tools = {tool.name: tool for tool in library.tools()}
     uses = (
-        SkillUse(tools[written[kind][0]], whole=kind in ("whole", "both"), verb=kind)
+        SkillUse(tools[written[kind][0]], verb="" if kind in ("whole", "both") else kind)
         for kind in ("whole", "both", "pick up", "go to")
         if kind in written
     )
@@ -57,8 +57,7 @@ def _function(rng: random.Random, kind: str) -> tuple[str, str]:
     """Draw a skill's name and source."""
     words = WORDINGS[kind]
     name = "_".join(rng.choice(part) for part in words["names"])
-    given = rng.choice(words["parameters"])
-    parameters = [each for each in (given if isinstance(given, list) else [given]) if each]
+    parameters = rng.choice(words["parameters"]).split()
     pieces = [rng.choice(part) for part in words["docs"]]
     doc = f"{pieces[0]} {''.join(pieces[1:])}".replace("  ", " ")
     signature = ", ".join(f"{each}: str" for each in parameters)

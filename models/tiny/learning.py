@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from models.tiny.actor_examples import Example
 from models.tiny.vocabulary import Vocabulary
@@ -24,7 +23,6 @@ POOL = 1024
 
 REPORTED_EVERY = 200
 """Steps between two lines of progress."""
-
 
 WARM_UP = 100
 """Warm-up steps until a stage reaches its learning rate."""
@@ -90,15 +88,11 @@ def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -
 
 def pad_examples(batch: Sequence[Example], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return right-padded ids and the mask of tokens to predict, both of shape (examples, tokens)."""
-    import torch
+    from torch import tensor
+    from torch.nn.utils.rnn import pad_sequence
 
-    longest = max(len(each.ids) for each in batch)
-    ids = np.full((len(batch), longest), pad, dtype=np.int64)
-    learnt = np.zeros_like(ids, dtype=bool)
-    for row, each in enumerate(batch):
-        ids[row, : len(each.ids)] = each.ids
-        learnt[row, : len(each.ids)] = each.learnt
-    return torch.from_numpy(ids), torch.from_numpy(learnt)
+    ids = pad_sequence([tensor(each.ids) for each in batch], batch_first=True, padding_value=pad)
+    return ids, pad_sequence([tensor(each.learnt) for each in batch], batch_first=True)
 
 
 def mean_loss(model: PreTrainedModel, ids: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
@@ -141,16 +135,9 @@ def new_model(recipe: Recipe, tokenizer: ChatTokenizer) -> PreTrainedModel:
 
 
 def train(
-    recipe: Recipe,
-    tokenizer: ChatTokenizer,
-    sources: Mapping[str, Sequence[Example]],
-    report: Callable[[str], None],
+    recipe: Recipe, tokenizer: ChatTokenizer, sources: Mapping[str, Sequence[Example]]
 ) -> PreTrainedModel:
-    """Train a new model through all stages.
-
-    Args:
-        report: called with each line of progress.
-    """
+    """Train a new model through all stages, and print the progress."""
     import torch
     from accelerate import Accelerator  # type: ignore[import-untyped]
 
@@ -178,7 +165,7 @@ def train(
             step += 1
             recent.append(float(batch_loss.detach()))
             if step % REPORTED_EVERY == 0 or read >= stage.tokens:
-                loss = sum(recent) / len(recent)
-                report(f"stage {number + 1}: {min(read / stage.tokens, 1.0):4.0%}, loss {loss:.4f}")
+                share, loss = min(read / stage.tokens, 1.0), sum(recent) / len(recent)
+                print(f"stage {number + 1}: {share:4.0%}, loss {loss:.4f}", flush=True)
                 recent = []
     return accelerator.unwrap_model(model)

@@ -9,7 +9,6 @@ The model card, weights/README.md, has the figures that this prints, and the com
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 WEIGHTS = Path(__file__).with_name("weights")
 
-CARD = "README.md"
-
 WORK = Path(".cache/tiny")
 """Folder of the recorded runs and the tokenizer; emptied at the start."""
 
@@ -34,10 +31,9 @@ def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, li
     """Record the sleeps, build the tokenizer and create the examples of all sources in a new folder."""
     runs, folder = work / "runs", work / "corpus"
     recorded_sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
-    report("making the tokenizer")
     training_corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
     tokenizer = ChatTokenizer(folder)
-    return tokenizer, training_corpus.make(recipe.corpus, runs, tokenizer, report)
+    return tokenizer, training_corpus.make(recipe.corpus, runs, tokenizer)
 
 
 def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
@@ -52,25 +48,14 @@ def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
     own.save_pretrained(out)
 
 
-def report(line: str) -> None:
-    """Print a line of progress."""
-    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
-
-
 def main() -> None:
     """Create the corpus, train, and replace the committed weights."""
     recipe = Recipe.read()
     shutil.rmtree(WORK, ignore_errors=True)
     tokenizer, sources = make_corpus(recipe, WORK)
-    for name, examples in sources.items():
-        lengths = [len(each.ids) for each in examples]
-        report(f"{name}: {len(lengths):,} examples, {sum(lengths):,} tokens, at most {max(lengths):,}")
-    model = train(recipe, tokenizer, sources, report)
-    for file in WEIGHTS.iterdir():
-        if file.name != CARD:
-            file.unlink()
+    model = train(recipe, tokenizer, sources)
     export(model, tokenizer, WEIGHTS)
-    report(f"{model.num_parameters():,} parameters")
+    print(f"{model.num_parameters():,} parameters")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +34,7 @@ def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
         tools = inducer_tools(BabyAI.primitives, interpreter=options.get("interpreter") != "off")
         for sleep in data.sleeps:
             (agent,) = sleep.agents
-            written = Written(tokenizer, agent.turns[0].messages, tools, bounds=(256, 8192))
+            written = Written(tokenizer, agent.turns[0].messages, tools)
             for number, turn in enumerate(agent.turns):
                 if number:
                     (message,) = turn.messages
@@ -77,10 +77,8 @@ def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
     return ChatTokenizer(folder)
 
 
-def make(
-    counts: dict[str, int], runs: Path, tokenizer: ChatTokenizer, progress: Callable[[str], None]
-) -> dict[str, list[Example]]:
-    """Create the examples of each source.
+def make(counts: dict[str, int], runs: Path, tokenizer: ChatTokenizer) -> dict[str, list[Example]]:
+    """Create the examples of each source, and print their sizes.
 
     Args:
         counts: number of examples by source, before those over `LONGEST` are left out; `sleeps` takes every
@@ -88,9 +86,10 @@ def make(
     """
     found = {}
     for name, count in counts.items():
-        progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
         starts = [0] if name == "sleeps" else range(0, count, PART)
         sizes = [None if name == "sleeps" else min(PART, count - start) for start in starts]
         parts = (islice(_source(tokenizer, name, seed, runs), size) for seed, size in enumerate(sizes))
         found[name] = [each for part in parts for each in part if len(each.ids) <= LONGEST]
+        sizes = [len(each.ids) for each in found[name]]
+        print(f"{name}: {len(sizes):,} examples, {sum(sizes):,} tokens, at most {max(sizes):,}", flush=True)
     return found

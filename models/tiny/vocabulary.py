@@ -101,15 +101,12 @@ def build_tokenizer(
     learner.train_from_iterator(texts, trainer)
     learnt = learner.get_vocab()
     merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
-    entries = list(dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *map(_spell_bytes, known)]))
-    bpe = Tokenizer(
-        models.BPE(vocab={each: n for n, each in enumerate(entries)}, merges=merges, ignore_merges=True)
-    )
+    entries = dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *map(_spell_bytes, known)])
+    numbered = {each: number for number, each in enumerate(entries)}
+    bpe = Tokenizer(models.BPE(vocab=numbered, merges=merges, ignore_merges=True))
     longest_first = sorted(known, key=len, reverse=True)
-    bpe.pre_tokenizer, bpe.decoder = (
-        split([*map(_escape_phrase, longest_first), *words_only]),
-        decoders.ByteLevel(),
-    )
+    bpe.pre_tokenizer = split([*map(_escape_phrase, longest_first), *words_only])
+    bpe.decoder = decoders.ByteLevel()
     bpe.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
     bpe.add_tokens([AddedToken(token, normalized=False, special=False) for token in ADDED])
     return PreTrainedTokenizerFast(

@@ -55,10 +55,9 @@ class Seen:
     def free(self, cell: Cell) -> bool:
         """Return whether a cell looks free in this observation."""
         right, ahead = cell
-        within = -self.walls.get("left", 99) < right < self.walls.get("right", 99)
-        return (
-            within and ahead < self.walls.get("forward", 99) and all(cell != at for _, at, _ in self.things)
-        )
+        between = -self.walls.get("left", 99) < right < self.walls.get("right", 99)
+        before = ahead < self.walls.get("forward", 99)
+        return between and before and all(cell != at for _, at, _ in self.things)
 
     def action_towards(self, target: Cell) -> str | None:
         """Return the first action of a shortest path to face a cell; `None` if it is faced or unreachable."""
@@ -103,13 +102,15 @@ class SkillUse:
 
     Attributes:
         tool: the skill's tool.
-        whole: whether the skill solves the whole mission.
-        verb: otherwise, the verb of the parts that it solves.
+        verb: the verb of the parts that it solves; empty if it solves the whole mission.
     """
 
     tool: ToolSpec
-    whole: bool = False
     verb: str = ""
+
+    def part(self, goal: Goal) -> str:
+        """Return the part of the mission that it solves; empty for the whole mission."""
+        return str(goal) if self.verb else ""
 
 
 @dataclass
@@ -132,9 +133,9 @@ class Teacher:
         goal, other = self._goal(seen)
         faced = any(name == goal.thing and cell == (0, 1) for name, cell, _ in seen.things)
         if not other and not faced and (use := self._skill(goal)) is not None:
-            what = "all of it" if use.whole else str(goal)
-            self._tried.add((use.tool.name, "" if use.whole else str(goal)))
-            return f"use a skill: {what}.", ToolCall(use.tool.name, dict(self._arguments(use, goal)))
+            self._tried.add((use.tool.name, use.part(goal)))
+            thought = f"use a skill: {use.part(goal) or 'all of it'}."
+            return thought, ToolCall(use.tool.name, dict(self._arguments(use, goal)))
         if other:
             return f"drop the {seen.carried}.", ToolCall("drop" if seen.free((0, 1)) else "turn_right", {})
         return self.by_hand(seen, goal)
@@ -150,17 +151,15 @@ class Teacher:
         """Return the best skill that was not tried for this part yet."""
         verbs = {use.verb for use in self.skills}
         for use in self.skills:
-            if use.whole and (use.tool.name, "") not in self._tried:
-                return use
-            fits = use.verb == goal.verb or (use.verb == "go to" and "pick up" not in verbs)
-            if not use.whole and fits and (use.tool.name, str(goal)) not in self._tried:
+            fits = use.verb in ("", goal.verb) or (use.verb == "go to" and "pick up" not in verbs)
+            if fits and (use.tool.name, use.part(goal)) not in self._tried:
                 return use
         return None
 
     def _arguments(self, use: SkillUse, goal: Goal) -> Iterator[tuple[str, str]]:
         names = list(use.tool.parameters["properties"])
-        values = [each.thing for each in goals(self.mission)] if use.whole else [goal.thing]
-        if use.whole and len(names) == 1:
+        values = [goal.thing] if use.verb else [each.thing for each in goals(self.mission)]
+        if not use.verb and len(names) == 1:
             values = [self.mission]
         yield from zip(names, values, strict=bool(names))
 
@@ -170,15 +169,12 @@ class Teacher:
         if found is None:
             self._unseen = self._unseen % (LOOKS + WALKS) + 1
             walks = self._unseen > LOOKS and seen.free((0, 1))
-            return f"{goal}. not in sight {self._unseen}.", ToolCall(
-                "go_forward" if walks else "turn_right", {}
-            )
+            action = "go_forward" if walks else "turn_right"
+            return f"{goal}. not in sight {self._unseen}.", ToolCall(action, {})
         self._unseen = 0
         _, cell, line = found
-        action = seen.action_towards(cell)
-        if action is None:
-            action = "pick_up" if goal.verb == "pick up" else "go_forward"
-        return f"{goal}. {line}.", ToolCall(action, {})
+        at_once = "pick_up" if goal.verb == "pick up" else "go_forward"
+        return f"{goal}. {line}.", ToolCall(seen.action_towards(cell) or at_once, {})
 
 
 STRAY = ("go_forward", "go_forward", "go_forward", "turn_left", "turn_right", "pick_up")
@@ -187,9 +183,7 @@ SLIPS = 0.07
 """Share of skill calls with a shortened mission or a random thing as argument, if ability is below 1."""
 
 SKILLS = tuple(
-    SkillUse(
-        ToolSpec(name, "", {"properties": {parameter: {"type": "string"}}}), parameter == "mission", verb
-    )
+    SkillUse(ToolSpec(name, "", {"properties": {parameter: {"type": "string"}}}), verb)
     for name, parameter, verb in (
         ("solve_mission", "mission", ""),
         ("pick_up_thing", "thing", "pick up"),

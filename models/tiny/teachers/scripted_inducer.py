@@ -13,18 +13,7 @@ from typing import Any
 
 from models.tiny.example_libraries import WORDINGS
 from models.tiny.teachers.bot import Work
-from models.tiny.teachers.taught_programs import (
-    BOTH,
-    CHECK,
-    FIRST,
-    LOOK,
-    ORDER,
-    PARTS,
-    ROUTE,
-    SEARCH,
-    WHOLE,
-    has,
-)
+from models.tiny.teachers.taught_programs import BOTH, CHECK, LOOK, ORDER, PARTS, SOURCES, has
 from speedrunner.methods import ToolCall
 
 AT_ONCE = 2
@@ -32,6 +21,15 @@ AT_ONCE = 2
 
 MISTAKES = 0.12
 """Share of edits that first contain a mistake."""
+
+WRONG = {
+    "first": (r"(?s)\A.*?\n\n", ""),
+    "whole": (r"solve_mission\(mission: str\)", "solve_mission(mission)"),
+    "parse": ("!=", "=="),
+    "route": (r"(?s)\A.*?\n\n", ""),
+    "search": (r"    '''.*\n", ""),
+}
+"""The mistake in a wrong edit of a part: a pattern and its replacement. The edit is then refused."""
 
 WORDS: dict[str, Any] = WORDINGS["inducer"]
 """What thoughts say: `names` of the library's parts; `symptoms`, the line of the report with the number that
@@ -49,24 +47,23 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
         rng: draws wordings and mistakes.
     """
     source = prompt.partition("```python\n")[2].partition("\n```")[0]
-    there = has(source)
+    lacking = [part for part in PARTS if part not in has(source)] if source else ["first"]
+    names = ", ".join(NAMES[part] for part in lacking) or "nothing"
+    thought = f"The library lacks {names}." if source else "The library is empty."
     both = False
     if "execute_code" in tools:
-        told = yield f"{_library(source)}\n{rng.choice(WORDS['openings'])}", _call("execute_code", code=LOOK)
-        facts = numbers(told)
-        thought, due = decide_parts(facts, there) if source else _find_started(facts)
+        told = yield f"{thought}\n{rng.choice(WORDS['openings'])}", _call("execute_code", code=LOOK)
+        thought, due = decide_parts(numbers(told), lacking)
         if {"whole", "parse"} & set(due):
             look = "Before I write how missions are read, I look at what ended the solved ones."
             told = yield f"{thought}\n{look}", _call("execute_code", code=ORDER)
-            facts = numbers(told)
-            going = facts["after you, ended by going"]
+            going = numbers(told)["after you, ended by going"]
             both = going > 0
             shown = "first comes what stands after these words" if both else "the order is not known yet"
             thought = f"after you, ended by going: {going}, {shown}."
             due = [part for part in due if part != "parse" or both]
     else:
-        due = [part for part in PARTS if part not in there][:AT_ONCE] if source else ["first"]
-        thought = _library(source)
+        due = lacking[:AT_ONCE]
     done: list[str] = []
     for place, part in enumerate(due):
         edits = [_edit(part, both=both)]
@@ -87,29 +84,21 @@ def numbers(report: str) -> dict[str, int]:
     return {words: int(number) for words, number in re.findall(r"(?m)^([^:\n]+): (\d+)", report)}
 
 
-def decide_parts(facts: dict[str, int], there: Collection[str]) -> tuple[str, list[str]]:
+def decide_parts(facts: dict[str, int], lacking: Collection[str]) -> tuple[str, list[str]]:
     """Return the thought and the list of parts that a report requires and a library lacks."""
+    if "first" in lacking:
+        counts = f"episodes: {facts['episodes']}, solved: {facts['solved']}."
+        return f"{counts} There is no routine yet.", ["first"]
     lines: list[str] = []
     due: list[str] = []
     for part in PARTS:
-        number, lacks = facts[SYMPTOMS[part]], part not in there
+        number, lacks = facts[SYMPTOMS[part]], part in lacking
         state, verdict = "missing" if lacks else "there", "not due"
-        if number > 0 and lacks and (part != "parse" or "whole" in there):
+        if number > 0 and lacks and (part != "parse" or "whole" not in lacking):
             verdict = "due" if len(due) < AT_ONCE else "later"
             due += [part] * (verdict == "due")
         lines.append(f"{SYMPTOMS[part]}: {number}, {NAMES[part]} {state}: {verdict}.")
     return "\n".join(lines), due
-
-
-def _find_started(facts: dict[str, int]) -> tuple[str, list[str]]:
-    return f"episodes: {facts['episodes']}, solved: {facts['solved']}. There is no routine yet.", ["first"]
-
-
-def _library(source: str) -> str:
-    if not source:
-        return "The library is empty."
-    lacking = [NAMES[part] for part in PARTS if part not in has(source)]
-    return f"The library lacks {', '.join(lacking) or 'nothing'}."
 
 
 def _edit(part: str, *, both: bool, wrong: bool = False) -> ToolCall:
@@ -119,23 +108,14 @@ def _edit(part: str, *, both: bool, wrong: bool = False) -> ToolCall:
         both: whether the mission parser supports both wordings from the start.
         wrong: return a call with a mistake instead, which is refused.
     """
-    match part:
-        case "first":
-            source = FIRST.partition("\n\n")[2] if wrong else FIRST
-            return _call("write_skill", source=source, public=True)
-        case "whole":
-            source = WHOLE.replace(CHECK, BOTH) if both else WHOLE
-            if wrong:
-                source = source.replace("solve_mission(mission: str)", "solve_mission(mission)")
-            return _call("write_skill", source=source, public=True)
-        case "parse":
-            old = CHECK.replace("!=", "==") if wrong else CHECK
-            return _call("edit_skill", name="_parse", old=old, new=BOTH)
-        case "route":
-            return _call("write_skill", source=ROUTE.partition("\n\n")[2] if wrong else ROUTE, public=False)
-        case _:
-            source = re.sub(r"    '''.*\n", "", SEARCH) if wrong else SEARCH
-            return _call("write_skill", source=source, public=False)
+    source = CHECK if part == "parse" else SOURCES[part]
+    if part == "whole" and both:
+        source = source.replace(CHECK, BOTH)
+    if wrong:
+        source = re.sub(*WRONG[part], source)
+    if part == "parse":
+        return _call("edit_skill", name="_parse", old=source, new=BOTH)
+    return _call("write_skill", source=source, public=part in ("first", "whole"))
 
 
 def _call(name: str, /, **arguments: object) -> ToolCall:

@@ -18,7 +18,10 @@ def _text(name: str) -> str:
     return (Path(__file__).parent / "texts" / f"{name}.py.txt").read_text(encoding="utf-8").strip()
 
 
-FIRST, WHOLE, ROUTE, SEARCH, LOOK, ORDER = map(_text, ("first", "whole", "route", "search", "look", "order"))
+LOOK, ORDER = _text("look"), _text("order")
+
+SOURCES = {part: _text(part) for part in ("first", "whole", "route", "search")}
+"""Skills by part; `first` is what a library begins with."""
 
 CHECK = "    if len(parts) != 2:"
 """The line of `_parse` that refuses a mission. Mission wordings are parsed before it."""
@@ -28,9 +31,7 @@ BOTH = f"""    if ' after you ' in mission:
 {CHECK}"""
 """`CHECK` with support for the other wording before it."""
 
-LINES = sorted(
-    {line for text in (FIRST, WHOLE, BOTH, ROUTE, SEARCH, LOOK, ORDER) for line in text.split("\n") if line}
-)
+LINES = sorted({line for text in (*SOURCES.values(), BOTH, LOOK, ORDER) for line in text.split("\n") if line})
 """All lines of these programs."""
 
 PARTS = ("whole", "parse", "route", "search")
@@ -52,9 +53,9 @@ def has(source: str) -> set[str]:
 
 def policy(parts: Collection[str]) -> Policy:
     """Return a library with the first routines and `parts`, as if from another run's first sleep."""
-    library = Library(make("babyai").primitives).write(FIRST, sleep=1)
-    for part, source in {"whole": WHOLE, "route": ROUTE, "search": SEARCH}.items():
-        if part in parts:
+    library = Library(make("babyai").primitives)
+    for part, source in SOURCES.items():
+        if part == "first" or part in parts:
             library = library.write(source, sleep=1)
     if "parse" in parts:
         library = library.edit("_parse", CHECK, BOTH, sleep=1)

@@ -80,13 +80,13 @@ def test_skills_are_named_and_described_in_many_ways() -> None:
 
 
 def test_what_serving_would_not_read_cannot_be_written(tokenizer: ChatTokenizer) -> None:
-    talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER], bounds=(64, 64))
+    talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER])
     with pytest.raises(ValueError, match="serving would read None"):
         talk.answer("I fly.", ToolCall("fly", {}))
 
 
 def test_a_call_that_is_not_to_be_learnt_leaves_its_thought(tokenizer: ChatTokenizer) -> None:
-    talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER], bounds=(64, 64))
+    talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER])
     talk.answer("Done.", ToolCall("submit_answer", {}), learnt=False)
     assert written(tokenizer, talk.example()) == "<think>\nDone.\n</think>\n\n"
 

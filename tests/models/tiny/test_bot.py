@@ -58,7 +58,7 @@ def tool(name: str, *parameters: str) -> ToolSpec:
 def test_the_skill_for_all_comes_before_those_for_parts_and_these_before_primitives() -> None:
     mission = "pick up the red ball, then go to the blue key"
     skills = [
-        SkillUse(tool("solve", "mission"), whole=True),
+        SkillUse(tool("solve", "mission")),
         SkillUse(tool("fetch", "what"), verb="pick up"),
         SkillUse(tool("reach", "what"), verb="go to"),
     ]

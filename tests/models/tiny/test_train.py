@@ -55,12 +55,15 @@ def test_every_example_of_a_source_is_drawn_before_one_comes_again() -> None:
 
 @pytest.mark.slow
 def test_the_training_learns(
-    tokenizer: ChatTokenizer, sources: dict[str, list[Example]], monkeypatch: pytest.MonkeyPatch
+    tokenizer: ChatTokenizer,
+    sources: dict[str, list[Example]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(learning, "REPORTED_EVERY", 5)
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    lines: list[str] = []
-    model = learning.train(SMALL, tokenizer, sources, lines.append)
+    model = learning.train(SMALL, tokenizer, sources)
+    lines = capsys.readouterr().out.splitlines()
     first, *_, last = (float(line.partition("loss ")[2]) for line in lines)
     assert lines[-1].startswith(f"stage {len(STAGES)}: 100%")
     assert last < first
@@ -83,7 +86,7 @@ def test_what_is_exported_is_a_model_folder(
 
 
 def test_a_corpus_has_as_many_examples_as_its_recipe_says(tokenizer: ChatTokenizer, tmp_path: Path) -> None:
-    found = training_corpus.make({"snapshots": 3}, tmp_path, tokenizer, print)
+    found = training_corpus.make({"snapshots": 3}, tmp_path, tokenizer)
     assert len(found["snapshots"]) == 3
 
 

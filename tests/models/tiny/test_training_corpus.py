@@ -68,6 +68,6 @@ def test_the_tokenizer_of_a_corpus_has_its_lines_as_tokens(runs: Path, tmp_path:
     made_of = Vocabulary(sample=SLEEPS, phrase_share=0.5, words=600)
     folder = tmp_path / "corpus"
     training_corpus.make_tokenizer(made_of, ["sleeps"], runs, 1024, folder)
-    found = training_corpus.make({"sleeps": 1}, runs, ChatTokenizer(folder), lambda line: None)
+    found = training_corpus.make({"sleeps": 1}, runs, ChatTokenizer(folder))
     assert len(found["sleeps"]) == SLEEPS
     assert max(len(each.ids) for each in found["sleeps"]) < 3_000

@@ -15,18 +15,7 @@ import pytest
 import envs
 from models.tiny.teachers.recorded_sleeps import Plan, play
 from models.tiny.teachers.scripted_inducer import session
-from models.tiny.teachers.taught_programs import (
-    BOTH,
-    FIRST,
-    LOOK,
-    ORDER,
-    PARTS,
-    ROUTE,
-    SEARCH,
-    WHOLE,
-    has,
-    policy,
-)
+from models.tiny.teachers.taught_programs import BOTH, LOOK, ORDER, PARTS, SOURCES, has, policy
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
@@ -149,5 +138,5 @@ def test_some_edits_are_refused_and_then_mended() -> None:
 
 
 def test_lines_are_the_same_in_json() -> None:
-    for text in (FIRST, WHOLE, ROUTE, SEARCH, LOOK, ORDER, BOTH):
+    for text in (*SOURCES.values(), LOOK, ORDER, BOTH):
         assert json.dumps(text) == '"' + text.replace("\n", "\\n") + '"'
