@@ -90,6 +90,6 @@ def make(counts: dict[str, int], runs: Path, tokenizer: ChatTokenizer) -> dict[s
         sizes = [None if name == "sleeps" else min(PART, count - start) for start in starts]
         parts = (islice(_source(tokenizer, name, seed, runs), size) for seed, size in enumerate(sizes))
         found[name] = [each for part in parts for each in part if len(each.ids) <= LONGEST]
-        sizes = [len(each.ids) for each in found[name]]
-        print(f"{name}: {len(sizes):,} examples, {sum(sizes):,} tokens, at most {max(sizes):,}", flush=True)
+        lengths = [len(each.ids) for each in found[name]]
+        print(f"{name}: {len(lengths):,} examples, {sum(lengths):,} tokens, at most {max(lengths):,}")
     return found

@@ -1,4 +1,4 @@
-"""The comparison of log-probabilities: which tokens, and which shifts count."""
+"""The comparison of log-probabilities: which episodes, and which shifts count."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speedrunner.bench.cache_truth import ForcedToken, choose_positions, shift_figures
+from speedrunner.bench.cache_truth import ForcedToken, choose_episodes, shift_figures
+from speedrunner.store.run_data import load
+from tests.scripted_runs import ScriptedRun
 
 
-def test_half_of_the_chosen_tokens_are_the_first_of_their_answers() -> None:
-    answers = [20] * 50
-    chosen = [position for positions in choose_positions(answers, 40) for position in positions]
-    assert len(chosen) == 40
-    assert 20 <= chosen.count(0) < 30
-    assert max(chosen) > 10
-    assert choose_positions(answers, 40) == choose_positions(answers, 40) != choose_positions(answers, 40, 1)
+def test_two_tokens_of_each_turn_are_chosen_until_there_are_enough(learnt: ScriptedRun) -> None:
+    played = load(learnt.dir).trajectories()
+    assert sum(len(each.turns) for each in played) > 5
+    assert [len(each.turns) for each in choose_episodes(played, 2)] == [1]
+    chosen = choose_episodes(played, 10)
+    assert sum(len(each.turns) for each in chosen) == 5
+    assert chosen == choose_episodes(played, 10)
+    assert [each.episode for each in chosen] != [each.episode for each in played[: len(chosen)]]
 
 
 def tokens(cached: Sequence[float], computed: Sequence[float], control: Sequence[float]) -> list[ForcedToken]:
