@@ -159,10 +159,12 @@ class ChatTokenizer:
 
 def _load(folder: str, revision: str | None) -> Any:
     """Load the tokenizer without code of its folder; `transformers` raises many kinds of errors."""
-    file = Path(folder, "tokenizer_config.json")
-    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    if config.get("tokenizer_class") == "PreTrainedTokenizerFast":
-        # `AutoTokenizer` would return this class, too, but imports torch first.
+    config: dict[str, Any] = {}
+    for file in (Path(folder, "config.json"), Path(folder, "tokenizer_config.json")):
+        config |= json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    kind = (config.get("model_type"), config.get("tokenizer_class"))
+    if kind in (("qwen3", "TokenizersBackend"), ("qwen3_next", "TokenizersBackend")):
+        # `AutoTokenizer` would return this class, too, but imports torch first, which takes seconds.
         from transformers import PreTrainedTokenizerFast
 
         return PreTrainedTokenizerFast.from_pretrained(folder)
