@@ -174,6 +174,7 @@ def _file_content(canvas: Canvas, kind: Literal["svg", "pdf"]) -> bytes:
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     content = io.BytesIO()
     canvas.savefig(content, format=kind, transparent=kind == "svg", metadata=metadata)
+    canvas.set_layout_engine("none")  # the next file has the same places
     return content.getvalue()
 
 
@@ -194,7 +195,8 @@ def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
         for axes in places[len(row) :]:
             axes.remove()
         for panel, axes in zip(row, places, strict=False):
-            _plot(axes, panel, looks)
+            plot = {"bars": _plot_bars, "points": _plot_points, "curves": _plot_curves}[panel.kind]
+            plot(axes, panel, looks)
             x, y = (panel.y, panel.x) if panel.kind == "bars" else (panel.x, panel.y)
             axes.set(title=visible(panel.title), xlabel=x, ylabel=y)
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -205,15 +207,6 @@ def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
         canvas.set_figheight(size[1] + 0.16 * -(-len(names) // columns))
         canvas.legend([*handles.values()], names, loc="outside lower center", ncols=columns)
     return canvas
-
-
-def _plot(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
-    if panel.kind == "bars":
-        _plot_bars(axes, panel, looks)
-    elif panel.kind == "points":
-        _plot_points(axes, panel, looks)
-    else:
-        _plot_curves(axes, panel, looks)
 
 
 def _plot_curves(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
