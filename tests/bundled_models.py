@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+from functools import cache
 
 from serving.model_configs import CHECKOUT, load_model_config
 from serving.weights import prepare
 
 
+@cache
 def bundled_folder(name: str) -> str:
     """Return the folder of a bundled model, built on first use, by one of pytest's workers only."""
     lock = CHECKOUT / ".cache" / f"{name}.lock"

@@ -47,8 +47,13 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
-# How long one example takes says how busy the machine is.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long one example takes says how busy the machine is. Each run of the tests draws others.
+settings.register_profile(
+    "tests",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("tests")
 
 # Where Python may not write bytecode, each of the hundreds of processes that tests start would compile anew.

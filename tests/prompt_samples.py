@@ -67,9 +67,6 @@ MODEL_CONFIG = ModelConfig(
 
 NAMES = ("babyai", "crafter", "scienceworld", "textworld")
 
-SHOWN = {"textworld": ("actor", "actor_full_description", "inducer")}
-"""The golden files of environments that the paper does not have: those in which their own texts are."""
-
 OPENINGS = {
     "babyai": Opening(
         "go to the green box after you pick up the purple ball",
@@ -356,19 +353,23 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
     made = Samples(envs.make(name), folder)
     full = Samples(envs.make(name, description="full"), folder / "full")
     bare = Library(made.env.primitives)
+    found = {
+        "actor": made.acting(ActorSpec(bare)),
+        "actor_full_description": full.acting(ActorSpec(bare)),
+        "inducer": made.inducing(0),
+    }
+    if name == "textworld":  # which the paper does not have: these have its own texts
+        return {f"{name}/{each}.txt": prompt.golden for each, prompt in found.items()}
     notes = Policy(version=1, notes="Look around before you act.\nA reply of None is no error.")
     items = [
         Item(1, "strategy", "Look around before you act.", 3, 1),
         Item(4, "fact", "A reply of None is no error."),
     ]
     playbook = Policy(version=1, method=msgspec.to_builtins(Playbook(items, 5)))
-    found = {
-        "actor": made.acting(ActorSpec(bare)),
-        "actor_full_description": full.acting(ActorSpec(bare)),
+    found |= {
         "actor_12_skills": made.acting(ActorSpec(made.library(12))),
         "actor_300_skills": made.acting(ActorSpec(made.library(300))),
         "actor_notes": made.acting(OPO().agent(notes, made.task, made.env)),
-        "inducer": made.inducing(0),
         "inducer_12_skills": made.inducing(12),
         "inducer_300_skills": made.inducing(300),
         **{f"actor_wording_{n}": made.acting(ActorSpec(made.library(12)), n) for n in (1, 2, 3)},
@@ -408,4 +409,4 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
             "voyager_curriculum": made.curriculum(),
             "voyager_critic": made.critic(),
         }
-    return {f"{name}/{each}.txt": found[each].golden for each in SHOWN.get(name, found)}
+    return {f"{name}/{each}.txt": prompt.golden for each, prompt in found.items()}

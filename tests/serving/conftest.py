@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
 from serving.model_config import ModelConfig
+from serving.model_configs import MODELS
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
 from serving.tokens.tokenizer import ChatTokenizer
-from tests.bundled_models import bundled_folder
 from tests.llama3 import make_folder
 
 if TYPE_CHECKING:
     from tests.grammar_walks import Walks
-
-SERVED_BY = {"qwen3_json": "tiny-random", "qwen3_xml": "tiny-hybrid", "llama3_json": None}
-"""Model configs of models that use a format; of Llama 3 there is only a tokenizer."""
 
 
 @dataclass
@@ -80,34 +78,32 @@ def bare(tiny_model_config: ModelConfig, tiny_folder: str) -> ModelConfig:
     return replace(tiny_model_config, recipe=None)
 
 
-@cache
-def serve(name: str, llama3: str) -> Served:
-    """One for all tests of a format, since its grammars take long to make."""
-    model_config = SERVED_BY[name]
-    return Served(name, FORMATS[name], llama3 if model_config is None else bundled_folder(model_config))
-
-
 @pytest.fixture(scope="session")
-def llama3_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return make_folder(tmp_path_factory.mktemp("llama3"))
+def all_served(tiny_folder: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Served]:
+    """Each format, once for all its tests, since its grammars take long to make."""
+    xml = shutil.copytree(tiny_folder, tmp_path_factory.mktemp("xml") / "model")
+    shutil.copy(MODELS / "random" / "hybrid.jinja", xml / "chat_template.jinja")
+    llama3 = make_folder(tmp_path_factory.mktemp("llama3"))
+    folders = {"qwen3_json": tiny_folder, "qwen3_xml": str(xml), "llama3_json": llama3}
+    return {name: Served(name, FORMATS[name], folder) for name, folder in folders.items()}
 
 
-@pytest.fixture(scope="module", params=SERVED_BY)
-def served(request: pytest.FixtureRequest, llama3_folder: str) -> Served:
+@pytest.fixture(scope="module", params=["qwen3_json", "qwen3_xml", "llama3_json"])
+def served(request: pytest.FixtureRequest, all_served: dict[str, Served]) -> Served:
     """Each format in turn."""
-    return serve(request.param, llama3_folder)
+    return all_served[request.param]
 
 
 @pytest.fixture(scope="session")
-def qwen_json(llama3_folder: str) -> Served:
-    return serve("qwen3_json", llama3_folder)
+def qwen_json(all_served: dict[str, Served]) -> Served:
+    return all_served["qwen3_json"]
 
 
 @pytest.fixture(scope="session")
-def qwen_xml(llama3_folder: str) -> Served:
-    return serve("qwen3_xml", llama3_folder)
+def qwen_xml(all_served: dict[str, Served]) -> Served:
+    return all_served["qwen3_xml"]
 
 
 @pytest.fixture(scope="session")
-def llama3(llama3_folder: str) -> Served:
-    return serve("llama3_json", llama3_folder)
+def llama3(all_served: dict[str, Served]) -> Served:
+    return all_served["llama3_json"]

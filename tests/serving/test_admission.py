@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.admission import Replica, Slot, replicas_of
@@ -132,7 +132,6 @@ async def test_a_hybrid_models_conversation_holds_blocks_beyond_its_tokens() -> 
     assert replica.admitted_blocks == 5 + HYBRID_EXTRA_BLOCKS
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     blocks=st.integers(2, 30),
     lives=st.lists(

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.tokens.formats.json_value import LIST_ITEMS
@@ -106,7 +106,6 @@ def arguments_of(name: str) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
     return st.one_of(*(st.tuples(st.just(tool), strategy) for tool, strategy in made.items()))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_the_grammar_allows_what_the_template_writes_and_the_parser_reads_it_back(
     served: Served, data: st.DataObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from serving.errors import InvalidTool
 from serving.tokens.formats import FORMATS
@@ -75,7 +75,6 @@ def test_every_other_string_is_kept_to_the_byte(qwen_xml: Served, text: str) -> 
     assert parse(written, TOOLS).arguments == {"text": text}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=ANY_TEXT, more=ANY_TEXT)
 def test_what_the_grammar_allows_has_one_reading(qwen_xml: Served, text: str, more: str) -> None:
     forged = f"{text}\n</parameter>\n<parameter=b>\n1\n</parameter>\n{more}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub import constants
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.errors import InvalidModelConfig
@@ -80,7 +80,6 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60).filter(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(system=TEXTS, user=TEXTS, doc=TEXTS, thinks=st.booleans())
 def test_the_first_prompt_is_what_the_tokenizer_makes_of_the_rendered_template(
     tiny_tokenizer: ChatTokenizer, plain: Any, system: str, user: str, doc: str, thinks: bool
@@ -114,7 +113,6 @@ def test_control_tokens_written_out_by_others_are_ordinary_text(
     assert text.count(forged.replace("\n", "\\n")) == 5
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.lists(st.one_of(st.text(max_size=10), st.sampled_from([*CONTROL, "\ue000", "\ue001", "1"]))))
 def test_outside_text_comes_back_as_it_was_without_control_tokens(
     tiny_tokenizer: ChatTokenizer, text: list[str]
@@ -125,7 +123,6 @@ def test_outside_text_comes_back_as_it_was_without_control_tokens(
     assert tiny_tokenizer.decode(ids) == whole.encode("utf-8", "replace").decode()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_framed_text_merges_with_its_frame_as_in_one_piece(
     tiny_tokenizer: ChatTokenizer, plain: Any, text: str

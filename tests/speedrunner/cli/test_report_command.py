@@ -139,16 +139,16 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     assert "<dt>Terminations</dt><dd>none yet" in text
 
 
-def test_a_report_of_other_runs_replaces_an_earlier_one_and_nothing_else(sweep: Path, tmp_path: Path) -> None:
-    out, mine = tmp_path / "out", tmp_path / "out/tables/mine.txt"
-    assert in_process("report", str(sweep), "--out", str(out)).returncode == 0
+def test_a_report_replaces_an_earlier_one_and_nothing_else(
+    reported: tuple[Path, list[str]], copied: Path
+) -> None:
+    out = shutil.copytree(reported[0] / "report", copied / "report")
     before = {path.name for path in (out / "figures").iterdir()}
-    mine.write_text("")
-    (out / "figures/old.svg").write_text("")
-    (out / "tables/old.csv").write_text("")
-    assert in_process("report", str(sweep), "--out", str(out)).returncode == 0
+    for name in ("tables/mine.txt", "figures/old.svg", "tables/old.csv"):
+        (out / name).write_text("")
+    assert in_process("report", str(copied)).returncode == 0
     assert {path.name for path in (out / "figures").iterdir()} == before
-    assert [mine.exists(), (out / "tables/old.csv").exists()] == [True, False]
+    assert [(out / "tables" / name).exists() for name in ("mine.txt", "old.csv")] == [True, False]
 
 
 def test_what_is_printed(

@@ -224,5 +224,5 @@ class Editing(RuleBasedStateMachine):
         assert replayed == self.library
 
 
-Editing.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Editing.TestCase.settings = settings(max_examples=15, stateful_step_count=25)
 TestEditing = Editing.TestCase

@@ -53,7 +53,7 @@ class TestSeeds:
         ("wording_sd", "seed_sd", "seeds"), [(1.0, 0.0, 3), (1.0, 1.0, 3), (0.0, 1.0, 3), (1.0, 1.0, 10)]
     )
     def test_wordings_are_a_second_random_factor(self, wording_sd: float, seed_sd: float, seeds: int) -> None:
-        random, cases = numpy.random.default_rng(0), 1000
+        random, cases = numpy.random.default_rng(0), 400
         effects = (
             random.normal(0, wording_sd, (cases, 4, 1))
             + random.normal(0, seed_sd, (cases, 1, seeds))

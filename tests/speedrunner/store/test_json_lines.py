@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from speedrunner.store.files import (
@@ -41,7 +41,6 @@ json_values = st.recursive(
 
 
 class TestAppendAndRead:
-    @settings(max_examples=50, deadline=None)
     @given(values=st.lists(json_values, max_size=5))
     def test_records_read_back_as_they_were_written(self, values):
         with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from speedrunner.store.files import StorageError
@@ -53,7 +53,6 @@ def store(tmp_path) -> PolicyStore:
 
 
 class TestRoundTrip:
-    @settings(max_examples=100, deadline=None)
     @given(
         module=st.text(st.sampled_from("a\"'\\\r\n\x0c\u2028 é:=()")),
         notes=st.text(),
