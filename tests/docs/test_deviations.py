@@ -17,6 +17,7 @@ from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config
 from speedrunner.experiments.grid import grid_of
+from speedrunner.runs.plan import plan_run
 
 with (CHECKOUT / "docs/deviations.csv").open(encoding="utf-8", newline="") as file:
     ROWS = list(csv.DictReader(file))
@@ -44,12 +45,15 @@ def experiments() -> list[Config]:
 
 NAMES = {
     "at": at,
-    "env": envs.make,
+    "env": cache(envs.make),
     "experiments": experiments,
     "model": load_model_config,
     "names": lambda folder: sorted(path.name for path in (CHECKOUT / folder).iterdir()),
-    "paper": lambda *settings: compose([*settings, "preset=paper"]),
+    "paper": cache(lambda *settings: compose([*settings, "preset=paper"])),
     "prices": lambda name: astuple(load_model_config(name).prices),
+    "plan": lambda *settings, trains=True: plan_run(
+        envs.make("babyai").splits(), compose([*settings, "preset=paper"]).run, trains=trains
+    ),
     "read": read,
     "runs": runs,
     "tested": lambda file, test: bool(re.search(rf"^ *(async )?def {test}\(", read(file), re.MULTILINE)),

@@ -55,17 +55,6 @@ class TestThePapersSchedule:
         for wake, sleep in zip(wakes, sleeps, strict=True):
             assert steps.index(sleep) == steps.index(wake) + 1
 
-    def test_evaluates_thirty_held_out_episodes_at_0_50_100_150_200(self) -> None:
-        tests = [step for step in plan() if isinstance(step, Evaluate)]
-        assert [(test.checkpoint, test.policy) for test in tests] == [
-            (0, 0),
-            (50, 5),
-            (100, 10),
-            (150, 15),
-            (200, 20),
-        ]
-        assert all(list(test.tasks.values()) == SPLIT.test for test in tests)
-
 
 def test_a_partial_last_batch_is_followed_by_a_sleep_that_says_so() -> None:
     assert outline(rollouts=25, eval_every=25) == [
