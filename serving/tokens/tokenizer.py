@@ -162,8 +162,8 @@ def _load(folder: str, revision: str | None) -> Any:
     config: dict[str, Any] = {}
     for file in (Path(folder, "config.json"), Path(folder, "tokenizer_config.json")):
         config |= json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    kind = (config.get("model_type"), config.get("tokenizer_class"))
-    if kind in (("qwen3", "TokenizersBackend"), ("qwen3_next", "TokenizersBackend")):
+    light = [("TokenizersBackend", architecture) for architecture in (None, "qwen3", "qwen3_next")]
+    if (config.get("tokenizer_class"), config.get("model_type")) in light:
         # `AutoTokenizer` would return this class, too, but imports torch first, which takes seconds.
         from transformers import PreTrainedTokenizerFast
 

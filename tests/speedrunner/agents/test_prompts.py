@@ -56,7 +56,7 @@ def test_the_inducer_reads_nothing_twice(interpreter: str, babyai: Samples) -> N
 
 
 @pytest.mark.parametrize("options", [{}, {"interpreter": "off"}, {"interpreter": "off", "sleep": 2}])
-@pytest.mark.parametrize("skills", [0, 2, 300])
+@pytest.mark.parametrize("skills", [0, 2, 30])
 def test_sections_are_one_blank_line_apart(skills: int, options: dict[str, object], babyai: Samples) -> None:
     for message in babyai.inducing(skills, **options).messages:
         text = re.sub(r"```python\n.*?\n```", "...", message["content"], flags=re.DOTALL)
