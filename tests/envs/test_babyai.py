@@ -161,10 +161,10 @@ def test_minigrids_expert_solves_the_training_worlds() -> None:
 
     env = make("babyai")
     solved = 0
-    for task in splits("babyai").train:
+    for task in splits("babyai").train[::4]:
         env.reset(task)
         bot = BabyAIBot(env._level)  # type: ignore[attr-defined]
         while not env.done:
             env.call(PRIMITIVES[bot.replan()])
         solved += env.outcome().success
-    assert solved >= 198
+    assert solved >= 49
