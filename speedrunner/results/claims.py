@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import Literal, get_args
 
 import numpy
@@ -230,30 +231,28 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     shown = ["text", "place", "model", "paper", *MEASURED, "direction", "verdict"]
     columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", *MEASURED]
     columns += ["direction", "has_runs", "experiment"]
-    rows: list[tuple[Cell, ...]] = []
-    for each in judged:
-        first, found = each.claim, each.deciding
-        rows.append(
-            (
-                *(first.claim, first.place, each.model, first.text, each.verdict, found.reason),
-                *(each.paper, found.row.comparison, *(getattr(found, name) for name in MEASURED)),
-                *(each.direction, int(each.has_runs), first.experiment),
-            )
+    measured = attrgetter(*MEASURED)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(each.claim.claim, each.claim.place, each.model, each.claim.text, each.verdict),
+            *(each.deciding.reason, each.paper, each.deciding.row.comparison, *measured(each.deciding)),
+            *(each.direction, int(each.has_runs), each.claim.experiment),
         )
+        for each in judged
+    ]
     text = caption("claims", confidence=CONFIDENCE, equivalence=EQUIVALENCE)
     claims = Table(CLAIMS, text, columns, rows, shown=shown)
     columns = ["claim", "model", "comparison", "paper", "range_low", "range_high", *MEASURED]
+    columns += ["verdict", "reason"]
     rows = [
         (
             *(found.row.claim, found.model, found.row.comparison, published_values(found.row)),
-            *(found.row.low, found.row.high, *(getattr(found, name) for name in MEASURED)),
-            *(found.verdict, found.reason),
+            *(found.row.low, found.row.high, *measured(found), found.verdict, found.reason),
         )
         for each in judged
         for found in each.rows
         if found.has_runs
     ]
-    columns += ["verdict", "reason"]
     return [claims, Table("claim_comparisons", caption("claim_comparisons"), columns, rows)]
 
 
