@@ -137,9 +137,6 @@ def run_page(run: RunData) -> Context:
         episodes, sleeps = frame_episodes(run.rows), frame_sleeps(run, None)
         frame = average_tests(episodes)
     points = list_rows(frame)
-    for each in points:
-        prompt = (each["cached"] or 0) + (each["uncached"] or 0)
-        each["cached_share"] = each["cached"] / prompt if prompt else None
     return {
         **heading(run),
         "tiles": _list_tiles(points),

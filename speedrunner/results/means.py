@@ -44,7 +44,8 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
 
     Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `LIMITS` (the share of the test episodes
     that each limit ended) and `limited` (their sum); `thought_cut` (the share of the actor's answers whose
-    reasoning ended at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`.
+    reasoning ended at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`;
+    `cached_share` (of the prompt tokens).
     """
     tests = episodes[episodes["phase"] == "test"]
     points = tests["checkpoint"]
@@ -58,6 +59,7 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
     answers = by[["thought_cut", "answers"]].sum().astype(float)
     found["thought_cut"] = answers["thought_cut"] / answers["answers"]
     means = tests[tests["score"].notna()].groupby("checkpoint")[list(MEANS)].mean()
+    means["cached_share"] = means["cached"] / (means["cached"] + means["uncached"])
     return found.join(means).rename(columns={"usd": "actor_usd"})
 
 

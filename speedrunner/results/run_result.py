@@ -114,9 +114,8 @@ class RunResult:
         return self.tests(point)[column].dropna().astype(float)
 
     def average(self, column: str) -> dict[int, float]:
-        """Return the known values of a column of `checkpoints`, or of `cached_share`, by checkpoint."""
-        prompt = self.checkpoints["cached"] + self.checkpoints["uncached"]
-        known = self.checkpoints.assign(cached_share=self.checkpoints["cached"] / prompt)[column].dropna()
+        """Return the known values of a column of `checkpoints`, by checkpoint."""
+        known = self.checkpoints[column].dropna()
         return dict(zip(known.index.tolist(), known.tolist(), strict=True))
 
 

@@ -90,6 +90,7 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
     assert rows(run)[1] == {
         "checkpoint": 2,
         "policy": 1,
+        "cached_share": 0.8,
         "episodes": 2,
         "unscored": 0,
         "silent": 0,
