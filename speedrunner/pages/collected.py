@@ -16,6 +16,7 @@ from speedrunner.results.analysis_plan import compare_plans
 from speedrunner.results.claims import JudgedClaim, claim_tables, count_verdicts, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.means import Spread
+from speedrunner.results.pairing import note_limits
 from speedrunner.results.paper import PaperComparison, compare_with_paper, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.published import list_claims, list_published
@@ -97,7 +98,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         compared=rows,
         judged=judged,
         tables=made,
-        notes=[*notes, *compare_plans(runs, judged, prices)],
+        notes=[*notes, *note_limits(conditions), *compare_plans(runs, judged, prices)],
         caveats=sorted(caveats),
         problems=problems,
     )

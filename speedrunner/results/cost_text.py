@@ -13,10 +13,16 @@ from speedrunner.config.console import align_columns
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import caption
+from speedrunner.store.episode_summary import MANY_REPEATS
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD")
 
 NOT_MEASURED = "not measured"
+
+REPEATS_NOTE = (
+    "repeated: calls that repeat the one before with the same result. run.stop_after_repeats=N ends an"
+    " episode after N of them."
+)
 
 
 def _or_dash(value: float | None, digits: int) -> str:
@@ -30,6 +36,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "roll-\nouts": lambda row: str(row["checkpoint"]),
     "score": lambda row: _or_dash(row["score"], 3),
     "cut": lambda row: f"{row['limited']:.0%}",
+    "re-\npeated": lambda row: f"{share_repeated(row):.0%}",
     "test\nepisodes": lambda row: (
         f"{row['episodes']}" + (f" (-{row['unscored']})" if row["unscored"] else "")
     ),
@@ -97,14 +104,21 @@ def checkpoint_lines(runs: Mapping[str, Sequence[Row]]) -> list[str]:
     explains the columns.
     """
     names = len(runs) > 1
+    repeats = any(share_repeated(row) > MANY_REPEATS for rows in runs.values() for row in rows)
     usd = {row["cost_usd"] for rows in runs.values() for row in rows} - {None}
-    hidden = [name for name in COLUMNS if name.startswith("USD") and usd == {0}]  # no prices
+    hidden = ["re-\npeated"] * (not repeats)
+    hidden += [name for name in COLUMNS if name.startswith("USD") and usd == {0}]  # no prices
     columns = {name: text for name, text in COLUMNS.items() if name not in hidden}
     lines = [["run"] * names + [*columns]]
     for name, rows in runs.items():
         for number, row in enumerate(rows):
             lines.append([name if number == 0 else ""] * names + [text(row) for text in columns.values()])
-    return align_columns(lines, left=int(names))
+    return align_columns(lines, left=int(names)) + [REPEATS_NOTE] * repeats
+
+
+def share_repeated(row: Row) -> float:
+    """Return the share of a checkpoint's calls that repeat the one before; 0 if unknown."""
+    return (row["repeated_calls"] or 0.0) / row["llm_calls"] if row["llm_calls"] else 0.0
 
 
 def checkpoint_notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:

@@ -138,6 +138,17 @@ def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
     return unlike or [f"{each.partition(':')[0]}, by other code" for each in changed]
 
 
+def note_limits(conditions: Sequence[Condition]) -> list[str]:
+    """Return a line for each condition with other limits than the first one of its environment."""
+    firsts: dict[str, Condition] = {}
+    lines = []
+    for each in conditions:
+        first = firsts.setdefault(each.condition_name.env, each)
+        if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
+            lines.append(f"{each.condition_name.env}: limits of {first.title} and {each.title}: {unlike}")
+    return lines
+
+
 def _limits(run: RunResult) -> dict[str, int | str]:
     """Return the limits of an episode that a run sets."""
     calls = run.processes[-1].actor.role("actor").max_calls if run.processes else None

@@ -61,6 +61,16 @@ def test_there_are_no_usd_without_prices(tmp_path: Path) -> None:
         assert "\n".join(cost_lines(run_costs(run, book))).count("USD") == count
 
 
+def test_the_share_of_repeated_calls_is_next_to_the_score_where_it_is_large() -> None:
+    few, many = (checkpoint_lines({"one": [FIRST | {"repeated_calls": share}]}) for share in (0.25, 0.5))
+    assert [line.split()[:4] for line in (few[2], many[2])] == [
+        ["0", "0.500", "50%", "2"],
+        ["0", "0.500", "50%", "50%"],
+    ]
+    assert "run.stop_after_repeats=N" in many[-1]
+    assert few[-1] == few[2]
+
+
 def test_costs_with_engine_time_and_cache(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     cached = row(7.0, Usage(300, 200, 9, 4), cacheable=250, phase="test", policy="1")
     costs = run_costs(stored(tmp_path / "run", [*ROWS, cached]), BY_TOKEN)

@@ -14,7 +14,7 @@ from envs import Outcome, Task
 from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.results.conditions import Condition
+from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
@@ -25,6 +25,7 @@ from speedrunner.results.pairing import (
     compare,
     estimate_difference,
     list_task_differences,
+    note_limits,
     pair_runs,
 )
 from speedrunner.results.pricing import PriceBook, price_book
@@ -37,6 +38,7 @@ from tests.golden_tables import Golden, refusals
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.results.small_runs import TURN, SmallRun
+from tests.speedrunner.results.summaries import summary
 from tests.speedrunner.run_samples import process
 
 BOOK = PriceBook("a list", {"m": Prices(uncached=1.0, cached=0.5, output=10.0)})
@@ -138,6 +140,12 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
     found = compared(one, other)
     assert {row.rollouts for row in found.rows} == {0}
     assert found.notes == [f"{other.path}: is not finished: no complete evaluation after 10 rollouts"]
+
+
+def test_conditions_of_one_environment_with_other_limits_are_noted() -> None:
+    runs = summary(max_actions=100), summary(method="asi"), summary(env="crafter", max_actions=60)
+    line = "babyai: limits of asi, tiny-random and react, tiny-random: run.max_actions: default -> 100"
+    assert [each.replace(" A", "").replace(" B", "") for each in note_limits(group_runs(runs)[0])] == [line]
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path, golden: Golden) -> None:
