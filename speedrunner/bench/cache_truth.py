@@ -1,9 +1,9 @@
 """Whether the prefix cache changes answers: `speedrunner bench replay`.
 
 Recorded answers are forced once more, so the cache fills as it does in a run, with decoded states too. After
-each answer, requests for one token each ask for the log-probability of its first and of its last token: once
-with the prefix from the cache, and twice with the whole prompt computed. The two computed ones show the
-engine's own noise.
+each answer, requests for one token each ask for the log-probability of two random tokens of it: once with the
+prefix from the cache, and twice with the whole prompt computed. The two computed ones show the engine's own
+noise.
 
 These requests have no grammar, because vLLM 0.32 takes log-probabilities after the grammar's mask. Instead
 they allow only the recorded token (`allowed_token_ids`), which vLLM applies after it has taken them. They do
@@ -85,7 +85,7 @@ async def compare_run(data: RunData, setup: Setup, tokens: int, status: Status) 
                 talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt}
                 await talk.ready()
                 answer = (await talk.ask()).token_ids
-                for place in sorted({0, len(answer) - 1}):
+                for place in draw_places(f"{episode.episode} {number}", len(answer)):
                     compared.append(await compare_token(model, talk, [*prompt, *answer[: place + 1]], salt))
         except ContextOverflow:
             pass  # the rest of the episode does not fit this model's context
@@ -113,14 +113,20 @@ async def compare_run(data: RunData, setup: Setup, tokens: int, status: Status) 
 
 
 def choose_episodes(played: Sequence[Trajectory], tokens: int) -> list[Trajectory]:
-    """Choose episodes at random whose answers have so many first and last tokens; return them with the
-    actor's turns only, the last one cut."""
+    """Choose random episodes that give so many tokens, two for each turn; return them as the run played them,
+    with the actor's turns only, the last one cut."""
     chosen, left = list[Trajectory](), -(-tokens // 2)
     for each in Random(0).sample(played, len(played)):
         turns = [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)][:left]
         chosen += [replace(each, turns=turns)] if turns else []
         left -= len(turns)
-    return chosen
+    return sorted(chosen, key=lambda each: (each.policy, each.started))
+
+
+def draw_places(turn: str, length: int) -> list[int]:
+    """Draw two places of an answer. Its first and last tokens alone would show no wrong cache: they are often
+    certain, whatever the prefix is."""
+    return sorted(Random(turn).sample(range(length), min(2, length)))
 
 
 def open_conversation(data: RunData, setup: Setup, model: Model, episode: Trajectory) -> TokenConversation:

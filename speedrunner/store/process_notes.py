@@ -42,13 +42,14 @@ def caveats(runs: Iterable[RunData]) -> list[str]:
     """Return the caveats of the model configs, and which roles do not reason, without duplicates."""
     found = set()
     for run in runs:
-        asked = run.config.get("method", {}).get("name") != "react"  # the others ask more than the actor
+        chosen = {group: run.config.get(group, {}) for group in ("method", "run")}
+        learns = chosen["method"].get("name") != "react" and chosen["run"].get("rollouts") != 0
         for process in run.processes:
             silent: dict[tuple[str, str], list[str]] = {}
             for role, model_config in (("actor", process.actor), ("inducer", process.inducer)):
                 if model_config.caveat:
                     found.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
-                if (role == "actor" or asked) and (setting := _silencing_setting(model_config, role)):
+                if (role == "actor" or learns) and (setting := _silencing_setting(model_config, role)):
                     silent.setdefault((model_config.name, setting), []).append(role)
             for (name, setting), roles in silent.items():
                 found.add(f"{name}: no reasoning before calls of {' and '.join(roles)} ({setting})")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speedrunner.bench.cache_truth import ForcedToken, choose_episodes, shift_figures
+from speedrunner.bench.cache_truth import ForcedToken, choose_episodes, draw_places, shift_figures
 from speedrunner.store.run_data import load
 from tests.scripted_runs import ScriptedRun
 
@@ -21,6 +21,14 @@ def test_two_tokens_of_each_turn_are_chosen_until_there_are_enough(learnt: Scrip
     assert sum(len(each.turns) for each in chosen) == 5
     assert chosen == choose_episodes(played, 10)
     assert [each.episode for each in chosen] != [each.episode for each in played[: len(chosen)]]
+    assert chosen == sorted(chosen, key=lambda each: each.started)
+
+
+def test_most_of_the_tokens_are_neither_the_first_nor_the_last_of_an_answer() -> None:
+    drawn = [draw_places(f"train/0000 {number}", 20) for number in range(100)]
+    assert {len({*places}) for places in drawn} == {2}
+    assert sum(place in (0, 19) for places in drawn for place in places) < 40
+    assert draw_places("train/0000 0", 1) == [0]
 
 
 def tokens(cached: Sequence[float], computed: Sequence[float], control: Sequence[float]) -> list[ForcedToken]:

@@ -183,9 +183,11 @@ class TestDigests:
         assert digest(weights[: 3 * STRIDE], tmp_path) != before
 
 
-def said(*processes: Process, method: str = "asi") -> list[str]:
+def said(*processes: Process, method: str = "asi", rollouts: int = 8) -> list[str]:
     """The caveats of a run by these processes."""
-    run: Any = SimpleNamespace(config={"method": {"name": method}}, processes=processes)
+    run: Any = SimpleNamespace(
+        config={"method": {"name": method}, "run": {"rollouts": rollouts}}, processes=processes
+    )
     return caveats([run, run])
 
 
@@ -221,3 +223,7 @@ def test_roles_that_cannot_reason_are_named_with_the_setting(
     played = msgspec.structs.replace(process.actor, roles=roles, **model)
     lines = said(changed(process, actor=played, inducer=played), method=method)
     assert lines == [f"tiny-random: no reasoning before calls of {each}" for each in expected]
+
+
+def test_a_run_without_rollouts_asks_no_inducer(process: Process) -> None:
+    assert said(process, rollouts=0) == said(process, method="react") != said(process)
