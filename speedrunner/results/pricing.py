@@ -82,8 +82,8 @@ def _cache_rule(prices: PricesConfig, rule: RuleName, name: str) -> CacheRule:
         return CacheRule(rule)
     if prices.cache_minimum is None:
         raise InvalidConfig(
-            f"--cache-rule provider: the price list {name} has no cache_minimum; use --prices gpt-5.4-mini or"
-            " another list of a provider"
+            f"--cache-rule provider: no cache_minimum in the price list ({name}); use --prices gpt-5.4-mini"
+            " or another list of a provider"
         )
     return CacheRule(rule, prices.cache_minimum, prices.cache_step)
 

@@ -18,6 +18,7 @@ from speedrunner.results.writing import list_rows
 from speedrunner.store.records import Policy, PrefixChange
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
+from tests.scripted_runs import in_process
 from tests.speedrunner.results.ledgers import play, row
 from tests.speedrunner.results.test_means import CONFIG, learn
 
@@ -94,3 +95,9 @@ def test_costs_are_those_of_the_ledger_and_each_request_is_paid_once(run: Path, 
     assert costs.total.usd == pytest.approx(total)
     tests = 3 * sum(row["actor_usd"] for row in rows)
     assert tests + rows[-1]["training_usd"] == pytest.approx(total)  # warm-ups are in the episodes, once
+
+
+def test_the_rule_of_a_provider_needs_a_list_with_a_minimum() -> None:
+    stored = Path(__file__).parents[2] / "data/format_2"
+    error = in_process("cost", str(stored), "--cache-rule", "provider").stderr
+    assert "no cache_minimum in the price list (the run's own); use --prices gpt-5.4-mini or" in error
