@@ -146,8 +146,8 @@ def find_finished(row: Claim, model: str, conditions: Sequence[Condition]) -> Ru
     """Return the runs of a comparison's conditions that have finished all of their checkpoints, and as many
     as it needs."""
     sides, found = [*chain(*row.pairs)], {}
-    least = 1 + max(0, *(at for _, _, at in sides))
     for env, method, _ in sides:
+        least = 1 + max(0, *(at for *side, at in sides if side == [env, method]))
         name, _, other = method.partition("@")
         runs = find_runs(conditions, env, name, other or model).items()
         found[env, method] = {
