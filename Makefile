@@ -11,7 +11,7 @@ PYTEST = .venv/bin/python -m pytest --no-loadscope-reorder
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
 needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }
 
-.PHONY: help venv demo demo-full tiny paper-smoke check quick test test-slow chaos soak check-gpu lint clean
+.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow chaos soak check-gpu lint clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -37,10 +37,7 @@ paper-smoke: venv  ## the paper's main comparison with the bundled model, on the
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke
 	@.venv/bin/speedrunner report runs/smoke
 
-check: venv  ## lint, types, and the tests that start no process: run it while developing
-	@$(MAKE) --no-print-directory --jobs=2 lint quick
-
-quick: venv
+check: lint  ## lint, types, and the tests that start no process: run it while developing
 	@$(PYTEST) -n 2 -m "not slow and not process"
 
 test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
