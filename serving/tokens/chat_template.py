@@ -1,4 +1,4 @@
-"""What a model's chat template writes, and how a prompt shows what the template leaves out.
+"""Chat templates: the parts of a prompt that a template writes, and those that it omits and we add.
 
 Many templates ignore tools, some refuse a system message, and some have no message for a tool's reply.
 Without this module, the grammar would force valid calls of tools that the model never saw.
@@ -37,7 +37,7 @@ The reply to a call is in the next message, between <tool_response> and </tool_r
 """The section of a system message that describes the tools."""
 
 REASONING = "Reason in plain text before each call, in at most {tokens} tokens."
-"""What a model without thinking is told."""
+"""The sentence for a model without thinking."""
 
 _PROBE = ToolSpec(
     "zqtool",
@@ -77,13 +77,13 @@ class ChatTemplate:
 
     @cached_property
     def writes_system(self) -> bool:
-        """Whether a prompt has the system message, beside the tools that the template writes."""
+        """Whether a prompt has the system message as well as the tools that the template writes."""
         messages = [{"role": "system", "content": _ANSWER}, {"role": "user", "content": _FIRST}]
         return _ANSWER in self.try_render(messages, [_PROBE.openai] if self.writes_tools else [])
 
     @property
     def note(self) -> str:
-        """What this program writes in the template's place, for users; empty for nothing."""
+        """A line for users on the parts that the template omits; empty if it omits nothing."""
         missing = ["tools"] * (not self.writes_tools) + ["the system message"] * (not self.writes_system)
         where = "system" if self.writes_system else "first user"
         text = f"the chat template omits {' and '.join(missing)}, which go into the {where} message"

@@ -154,7 +154,7 @@ def _share_warm_ups(rows: Sequence[EpisodeRow], costs: RunCosts) -> dict[int, fl
     """Return by policy the USD of its prefix's warm-ups for each episode that sent a request."""
     playing = [row.policy for row in rows if row.llm_calls]
     first = {policy: costs.prefixes.get(policy, policy) for policy in playing}
-    served = Counter(map(first.__getitem__, playing))
+    served = Counter(first[policy] for policy in playing)
     usd = {prefix: costs.warm_ups.get(prefix, Spend()).useful_usd / served[prefix] for prefix in served}
     return {policy: usd[prefix] for policy, prefix in first.items()}
 
