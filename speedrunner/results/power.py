@@ -2,14 +2,15 @@
 
 A seed's value varies with the seed itself, with what it learns (a library or notes), and with its test
 episodes. The variance between seeds before training is the seed's; the rest of that at the last checkpoint is
-that of what was learned.
+that of what was learned. Without learning, all of it is the seed's. If no checkpoint comes before it, as in
+evaluations of a stored policy, the two cannot be told apart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import isfinite, sqrt
+from math import isfinite, isnan, nan, sqrt
 from pathlib import Path
 
 import numpy
@@ -37,7 +38,7 @@ HEAD = ("claim", "effect", "seed sd", "learned sd", "episode sd", "seeds", "GPU-
 
 Need = tuple[int, float, float, float, float]
 """Seeds that a comparison needs (more than `MOST`: out of reach), its effect, and the standard deviations of
-seed, learning and episode."""
+seed, learning (NaN: there is none, or it is part of the seed's) and episode."""
 
 
 def power_lines(folder: Path, prices: str | None) -> list[str]:
@@ -68,7 +69,8 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
                 seeds, *numbers = max(need for need in needs if need)
                 hours = _hours_of_a_seed(runs) if seeds <= MOST else None
                 last = (str(seeds) if seeds <= MOST else "-", short_number(hours and hours * seeds))
-                lines.append((f"{claim[0].claim}, {model}", *(f"{each:.3g}" for each in numbers), *last))
+                shown = ("-" if isnan(each) else f"{each:.3g}" for each in numbers)
+                lines.append((f"{claim[0].claim}, {model}", *shown, *last))
     left_out = [each for each in read if isinstance(each, str)]
     left_out += (f"claims left out: {count} {reason}" for reason, count in left.items())
     if len(lines) == 1:
@@ -93,9 +95,13 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
         return None
     a, b = (side and f"{' '.join(side.split()[:2])} first" for side in (row.a, row.b))
     start = collect_samples(replace(row, a=a, b=b), runs)
-    seed = min(between, split_variance(row, start)[2]) if len(start) > 1 else 0.0
+    before = split_variance(row, start) if len(start) > 1 else (nan, nan, 0.0, nan)
+    played = [run for own in runs.values() for run in own.values()]
+    learns = any(len(run.skills) or run.checkpoints["notes"].any() for run in played)
+    is_split = learns and before != (effect, total, between, episode)  # equal: the same checkpoint
+    seed = min(between, before[2]) if is_split else between
     margins = [abs(effect - end) for end in row.ends if isfinite(end)] if row.contains(effect) else []
-    deviations = (sqrt(seed), sqrt(between - seed), sqrt(episode))
+    deviations = (sqrt(seed), sqrt(between - seed) if is_split else nan, sqrt(episode))
     return seeds_needed(margins, sqrt(total), power), effect, *deviations
 
 

@@ -48,11 +48,17 @@ def test_what_means_nothing_is_refused() -> None:
         decode_playbook(Policy(version=3, method={"completed": []}))
 
 
-async def test_a_session(
-    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("actors", "curators"), [(12_000, 100_000), (16_000, 12_000)])
+async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
+    corridor: Runs,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    actors: int,
+    curators: int,
 ) -> None:
     """Two sleeps of two episodes: the second has a playbook to count, to correct and to overfill. Reflector
-    and curator are a model with a larger context than the actor's, which bounds the playbook."""
+    and curator are another model than the actor."""
     monkeypatch.setenv("TOY_KEY", "sesame")
 
     def answer(request: Request) -> Answer:
@@ -73,9 +79,11 @@ async def test_a_session(
             return call("change_playbook", remove=[2], add=[{"section": "mistake", "text": huge}])
         return call("walk", steps=9)
 
-    run = corridor(answer, context=12_000)
+    run = corridor(answer, context=actors)
     with ScriptedEngine(tiny_tokenizer, answer, model="large", api_key="sesame") as hosted:
-        await run.play("method=ace", f"model.inducer_name={hosted_model_config(tmp_path, hosted)}")
+        file = hosted_model_config(tmp_path, hosted)
+        file.write_text(file.read_text().replace("100000", str(curators)))
+        await run.play("method=ace", f"model.inducer_name={file}")
     check_whole(run)
     texts = [run.data.policies.load(version).notes.split("\n\n")[1:] for version in range(3)]
     first = "Facts:\n- [1] (helped 0, harmed 0) Walk.\n- [2] (helped 0, harmed 0) Fly."

@@ -100,6 +100,7 @@ def _frame(points: Sequence[Evaluation]) -> tuple[pandas.DataFrame, pandas.DataF
     checkpoints["rollout_usd"] = float("nan")
     for amount in SPENT:
         checkpoints[f"training_{amount}"] = [point.spent.get(amount, float("nan")) for point in found]
+    checkpoints["notes"] = False
     libraries = [msgspec.structs.astuple(point.library) for point in found]
     table = pandas.DataFrame(libraries, checkpoints.index, [*LIBRARY])
     return episodes, checkpoints.join(table.astype(float))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 import numpy
@@ -11,7 +12,7 @@ from speedrunner.results import power
 from speedrunner.results.power import MOST, estimate_need, seeds_needed, split_variance
 from speedrunner.results.published import Claim
 from tests.scripted_runs import in_process
-from tests.speedrunner.results.test_claims import runs_of
+from tests.speedrunner.results.summaries import checkpoint, summary
 from tests.synthetic_sweep import write_sweep
 from tests.verdict_simulation import AT_THE_END, simulate
 
@@ -44,15 +45,29 @@ def test_variance_is_split_into_seeds_and_episodes() -> None:
     assert total == pytest.approx(between + episode / 400)
 
 
-def test_before_training_a_seed_varies_without_its_library() -> None:
-    claim = Claim("c", measure="output", a="babyai react", high=100.0)
-    made = runs_of("react", "output", [[10.0], [20.0], [30.0]])
-    runs = {("babyai", "react"): {(0, seed): run for seed, run in enumerate(made)}}
-    need = estimate_need(claim, runs, 0.8)
-    assert need is not None
-    seeds, effect, seed, library, episode = need
-    assert (effect, seed, library, episode) == (20.0, 0.0, pytest.approx(10.0), 0.0)
-    assert seeds == 3  # 80 away from the end, 8 deviations
+@pytest.mark.parametrize(
+    ("notes", "start", "measure", "deviations"),
+    [
+        (True, 40.0, "output", (0.0, 10.0)),
+        (False, 40.0, "output", (10.0, nan)),  # as ReAct: played twice with the same policy
+        (True, None, "output", (10.0, nan)),  # an evaluation of what was learned before
+        (True, 40.0, "instability", (10.0, nan)),  # has no value before training
+    ],
+)
+def test_training_adds_deviation_only_to_what_learns_after_a_checkpoint(
+    notes: bool, start: float | None, measure: str, deviations: tuple[float, float]
+) -> None:
+    claim = Claim("c", measure=measure, a="babyai opo", high=100.0)
+    runs = {}
+    for seed in range(3):
+        points = [checkpoint(0, [{"output": start}])] if start else []
+        later = [checkpoint(200, [{"output": 10.0 * seed + 10, "score": 0.0}])]
+        later += [checkpoint(250, [{"output": 10.0 * seed + 10, "score": 2**0.5 * 10 * (seed + 1)}])]
+        runs[0, seed] = run = summary("babyai", "opo", seed, *points, *later[-2 if start else -1 :])
+        run.checkpoints["notes"] = notes
+    need = estimate_need(claim, {("babyai", "opo"): runs}, 0.8)
+    # The values 10, 20 and 30 are 80 away from the end, which are 8 deviations.
+    assert need == pytest.approx((3, 20.0, *deviations, 0.0), nan_ok=True)
 
 
 def test_what_a_folder_cannot_plan_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +82,7 @@ def test_what_a_folder_cannot_plan_is_counted(tmp_path: Path, monkeypatch: pytes
     advice = f"all prices are zero: speedrunner sweep --power {tmp_path} --prices NAME"
     head, score, *_, bad, free, lacks, _ = power.power_lines(tmp_path, None)
     assert ("learned sd" in head, score.split(",")[0], lacks) == (True, "score", lacking)
+    assert score.split()[4] == "-"  # ReAct learns nothing
     assert free == f"claims left out: 1 on USD, as {advice}"
     assert bad.startswith(f"{tmp_path}/bad/config.yaml")
     priced = power.power_lines(tmp_path, "gpt-5.4-mini")
