@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -67,11 +66,6 @@ def print_runs(
         costs = run_costs(data, price_book(data))
         rows[path] = own = list_rows(frame_checkpoints(data, costs))
         lines[path] = process_lines(data.processes) + note_silent_sleeps(frame_sleeps(data, costs))
-        if setup.prices != data.prices:
-            lines[path].append(
-                "These are the prices that the run was played with; `speedrunner cost"
-                f" {shlex.quote(path)}` has others."
-            )
         if unscored := sum(row["unscored"] for row in own):
             again = "rerun the same command with run.retry_faults=true to play them again"
             lines[path].append(f"{unscored} test episodes ended by an infrastructure error: {again}")

@@ -18,8 +18,7 @@ from speedrunner.results.measures import AVERAGED
 from speedrunner.results.published import list_claims
 from speedrunner.results.run_result import RunResult
 from speedrunner.store.files import StorageError, read_content, write_atomic
-
-FILE = "analysis.yaml"
+from speedrunner.store.stored_run import PLAN, plan_digest
 
 NAMED = 5
 """Runs that a line names; it counts the others."""
@@ -40,13 +39,15 @@ class Plan(msgspec.Struct):
         exclusions: what is left out of means and comparisons.
         levels: the confidence of intervals, also of those for equivalence.
         runs: by the date at which a sweep added them, the seeds of each environment, method and model.
+        earlier: SHA-256 of the file before each addition to this plan.
     """
 
     claims: dict[str, list[str]]
     measures: list[str]
     exclusions: list[str]
-    levels: dict[str, float] = {}
-    runs: dict[str, dict[str, list[int]]] = {}
+    levels: dict[str, float]
+    runs: dict[str, dict[str, list[int]]]
+    earlier: list[str] = []
 
 
 def write_plan(experiment: str, configs: Sequence[Config]) -> None:
@@ -56,17 +57,17 @@ def write_plan(experiment: str, configs: Sequence[Config]) -> None:
     """
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     for folder in dict.fromkeys(Path(each.run.dir).parent for each in configs):
-        plans = _read(folder / FILE)
-        if experiment in plans and not plans[experiment].runs:
-            continue  # an old plan: which runs are new is unknown
+        plans = _read(folder / PLAN)
         plan = plans.setdefault(experiment, _analysis(experiment))
         own = [each for each in configs if Path(each.run.dir).parent == folder]
         runs = {(str(condition_name(each)), each.run.seed): None for each in own}
         if added := [each for each in runs if each not in _list_runs([plan])]:
             for name, seed in added:
                 plan.runs.setdefault(now, {}).setdefault(name, []).append(seed)
+            if (before := plan_digest(folder)) != "none":
+                plan.earlier.append(before)
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder / FILE, write_yaml(msgspec.to_builtins(plans)).encode())
+            write_atomic(folder / PLAN, write_yaml(msgspec.to_builtins(plans)).encode())
 
 
 def _analysis(experiment: str) -> Plan:
@@ -75,7 +76,7 @@ def _analysis(experiment: str) -> Plan:
     claims = [rows for rows in list_claims() if rows[0].experiment == name]
     comparisons = {rows[0].claim: [row.comparison for row in rows] for rows in claims}
     levels = {"confidence": CONFIDENCE, "equivalence": round(EQUIVALENCE, 6)}
-    return Plan(comparisons, [*AVERAGED], [*EXCLUSIONS], levels)
+    return Plan(comparisons, [*AVERAGED], [*EXCLUSIONS], levels, {})
 
 
 def _list_runs(plans: Iterable[Plan]) -> dict[tuple[str, int], None]:
@@ -99,46 +100,50 @@ def _read(file: Path) -> dict[str, Plan]:
 def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], prices: str | None) -> list[str]:
     """Return a line for each planned experiment of the runs' folders: whether the analysis equals its plan.
 
+    Further lines name runs that a plan lacks, and runs that started before it was written or edited by hand.
     A plan that cannot be read is left out with a line, and so are folders without one if claims are judged.
 
     Args:
         prices: the price list if it is not the runs' own.
     """
     intervals = [each.row for claim in judged for each in claim.rows if each.low is not None]
-    by_file: dict[Path, set[tuple[str, int]]] = {}
+    by_file: dict[Path, dict[tuple[str, int], str]] = {}
     for run in runs:
-        by_file.setdefault(Path(run.path).parent / FILE, set()).add((str(run.condition_name), run.seed))
+        played = by_file.setdefault(Path(run.path).parent / PLAN, {})
+        played[str(run.condition_name), run.seed] = run.processes[0].plan if run.processes else ""
     lines, without = [], []
     for file, played in by_file.items():
         try:
-            plans = _read(file)
+            plans, digest = _read(file), plan_digest(file.parent)
         except (StorageError, InvalidConfig) as error:
             lines.append(f"the analysis plan is left out: {error}")
             continue
         if not plans:
             without.append(str(file.parent))
         for experiment, plan in plans.items():
-            line = f"{file}: the analysis of {experiment} {_compare(experiment, plan, played)}"
+            line = f"{file}: the analysis of {experiment} {_compare(experiment, plan, {*played})}"
             of_usd = prices and any(row.is_usd and row.claim in plan.claims for row in intervals)
             lines.append(line + f"; verdicts on USD are by --prices {prices}" * bool(of_usd))
-        others = sorted(played.difference(_list_runs(plans.values())))
-        if others and plans and all(plan.runs for plan in plans.values()):
+        known = {"", digest, *(each for plan in plans.values() for each in plan.earlier)}
+        if plans and (older := sorted(run for run, seen in played.items() if seen not in known)):
+            lines.append(f"{file} was written or edited after the start of {_name_runs(older)}")
+        others = sorted(played.keys() - _list_runs(plans.values()).keys())
+        if others and plans:
             lines.append(f"{file} does not plan {_name_runs(others)}")
     if without and intervals:
         reason = "nothing shows that claims and seeds were fixed before the runs"
-        lines.append(f"no analysis plan ({FILE}) in {_join(without)}: {reason}")
+        lines.append(f"no analysis plan ({PLAN}) in {_join(without)}: {reason}")
     return lines
 
 
 def _compare(experiment: str, plan: Plan, played: Set[tuple[str, int]]) -> str:
     """Return whether an analysis of some runs equals its plan, and what differs."""
-    now, dates = _analysis(experiment), [*plan.runs]
-    keys = ("claims", "measures", "exclusions", *["levels"] * bool(dates))
+    now, keys = _analysis(experiment), ("claims", "measures", "exclusions", "levels")
     unlike = [key for key in keys if getattr(plan, key) != getattr(now, key)]
     missing = [each for each in _list_runs([plan]) if each not in played]
     found = [", ".join(unlike)] * bool(unlike)
     found += [f"this report lacks {_name_runs(missing)}"] * bool(missing)
-    whole = f"its plan of {_join(dates)}" if dates else "its plan, which does not list runs"
+    whole = f"its plan of {_join([*plan.runs])}"
     return f"differs from {whole}: {'; '.join(found)}" if found else f"equals {whole}"
 
 

@@ -166,7 +166,8 @@ class RunCosts:
 
 
 def run_costs(run: RunData, book: PriceBook) -> RunCosts:
-    """Price a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty."""
+    """Price a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, and for a
+    damaged sleep: sleeps record which requests were wasted and which policies share a prefix."""
     if run.episodes and not run.requests:
         raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
     groups: dict[tuple[Any, ...], list[Priced]] = {}  # an episode's rows share their labels

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from serving.errors import ServingError
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.plan import Due, Evaluate, Sleep, unfinished_steps
 from speedrunner.runs.run import identify_process
-from speedrunner.runs.setup import Setup
+from speedrunner.runs.setup import Setup, check_models, describe_overflow
 from speedrunner.store.run_data import load
 
 
@@ -68,7 +70,10 @@ def _outline_run(setup: Setup, after: str | None) -> Outline:
         identify_process(stored, setup, lambda line: None)
         left = unfinished_steps(setup.plan(), stored, retry_faults=config.run.retry_faults)
     elif after is None:
-        setup.initial_policy()  # raises if it does not exist
+        policy = setup.initial_policy()  # raises if it does not exist
+        with suppress(ServingError):  # its files may be missing here
+            tokens = check_models(setup, policy) if policy.skills else 0
+            notes += describe_overflow(tokens, setup.model_config.context)
     models = (setup.model_config, setup.inducer_model_config)
     notes += [f"{risk}: run `speedrunner bench replay`." for model in models if (risk := model.cache_risk)]
     checkpoints = sum(isinstance(step, Evaluate) for step in plan)

@@ -28,7 +28,7 @@ from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.server_deaths import survive_deaths
-from speedrunner.runs.setup import Setup, check_models
+from speedrunner.runs.setup import Setup, check_models, describe_overflow
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.files import StorageError
@@ -260,10 +260,10 @@ async def open_run(
     """
     options = setup.config.run
     path, steps = Path(options.dir), setup.plan()
-    initial = None
+    initial, first_prompt = None, 0
     if not (path / "config.yaml").exists():  # checked before a folder is created
         initial = setup.initial_policy()
-        check_models(setup, initial)
+        first_prompt = check_models(setup, initial)
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         extension = check_configuration(stored, setup) if stored.files.config.exists() else None
@@ -282,6 +282,8 @@ async def open_run(
             setup = await size(setup, progress.say)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
+            for line in describe_overflow(first_prompt, setup.model_config.context):
+                progress.say(line)
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
             if extension:

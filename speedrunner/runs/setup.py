@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,10 +35,6 @@ SETUP_ERRORS = (
     *(UnfitEnvironment, UnknownMethod),
 )
 """Errors in a configuration that are found before anything starts."""
-
-
-SMALL_CONTEXT = 4096
-"""Tokens of the largest context in which an observation can make a difference."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +149,14 @@ def set_up(
     return setup
 
 
-def check_models(setup: Setup, policy: Policy) -> None:
+def check_models(setup: Setup, policy: Policy) -> int:
     """Check the models of a new run against their files, and that the actor's first request fits its context.
 
-    In a large context its observation is left out: a simulator takes seconds to open a task, in each run of a
-    sweep, and observations are short. Skills are left out, too: an episode with too many of them ends
-    scored as it stands.
+    Its observation is left out: a simulator takes seconds to open a task, in each run of a sweep, and
+    observations are short. Skills are left out, too: an episode with too many of them ends scored as it
+    stands.
+
+    Returns the tokens of the first request with all skills, which may be more than the context; 0 if unknown.
 
     Raises `InvalidConfig` if it does not, and the errors of `check_files` and `prepare`.
     """
@@ -171,19 +168,25 @@ def check_models(setup: Setup, policy: Policy) -> None:
         if not each.hosted:
             starts = running_endpoint(each, options) is None
             tokenizer = check_files(each, prepare(each, lambda line: None), starts=starts)
-    spec = setup.actor_spec(msgspec.structs.replace(policy, module="", skills=()))
     model_config, context = setup.model_config, setup.model_config.context
     if tokenizer is None or model_config.hosted:
-        return
-    opening = Opening("", "")
-    if context <= SMALL_CONTEXT:
-        with closing(make_env(setup.config, model_config)) as env:
-            opening = env.reset([*setup.split.test, *setup.split.train][0])
-    messages = plain_messages(spec.messages(setup.env, opening, setup.config.run.wording))
-    told = open_transcript(model_config, spec.role, tokenizer, messages, spec.list_tools(setup.env))
-    tokens = len(told.ids)
+        return 0
+
+    def count_tokens(spec: ActorSpec) -> int:
+        messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
+        tools = spec.list_tools(setup.env)
+        return len(open_transcript(model_config, spec.role, tokenizer, messages, tools).ids)
+
+    tokens = count_tokens(setup.actor_spec(msgspec.structs.replace(policy, module="", skills=())))
     if tokens >= context:
         raise InvalidConfig(f"model.context={context}: the actor's first prompt has at least {tokens} tokens")
+    return count_tokens(setup.actor_spec(policy).with_part(setup.config.library)) if policy.skills else tokens
+
+
+def describe_overflow(tokens: int, context: int) -> list[str]:
+    """Return a warning if the actor's first prompt fills its context; otherwise nothing."""
+    text = f"warning: the actor's first prompt has at least {tokens:,} tokens, and its context {context:,}"
+    return [f"{text}: every episode will end with context_overflow"] * (tokens >= context)
 
 
 def make_env(config: Config, model_config: ModelConfig) -> TextEnv:

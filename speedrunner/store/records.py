@@ -460,6 +460,7 @@ class Process(msgspec.Struct, kw_only=True):
         machine: the hardware.
         sandbox: what confined skills and inducer code, and from what.
         history: digest of the training history that the run carries from another run; empty without one.
+        plan: whole SHA-256 of `analysis.yaml` next to the run, or `none`; empty in earlier versions.
         changes: accepted differences from the previous process.
     """
 
@@ -477,5 +478,6 @@ class Process(msgspec.Struct, kw_only=True):
     machine: Machine
     sandbox: str
     history: str = ""
+    plan: str = ""
     changes: list[str] = []
     format: Integer = FORMAT

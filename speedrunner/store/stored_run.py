@@ -22,6 +22,7 @@ lock/                          names the process that owns the run
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import re
@@ -37,6 +38,8 @@ from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import FORMAT, Phase
 
+PLAN = "analysis.yaml"
+"""Written by sweeps next to their runs, see `speedrunner.results.analysis_plan`."""
 FOLDERS = ("policies", "trajectories", "evaluations", "sleeps")
 _NUMBERED = {
     "train": "trajectories/batch_*.jsonl",
@@ -77,6 +80,12 @@ class State(msgspec.Struct):
         """
         message = f"{task.name} {task.index}"
         return hmac.new(self.secret.encode(), message.encode(), "sha256").hexdigest()
+
+
+def plan_digest(folder: Path) -> str:
+    """Return the SHA-256 of the analysis plan of a folder's runs, or `none`. Raises `StorageError`."""
+    file = folder / PLAN
+    return hashlib.sha256(files.read_content(file)).hexdigest() if os.path.lexists(file) else "none"
 
 
 def sleep_key(sleep: int) -> str:

@@ -32,6 +32,7 @@ def copy_damaged(folder: Path, name: str) -> Path:
         (("show", "RUN", "train/1"), TRAINED),
         (("compare", "RUN"), LEDGER),
         (("cost", "RUN"), LEDGER),
+        (("cost", "RUN"), "sleeps/0001.json"),
         (("export", "RUN", "--to", "dataset", "--out", "OUT"), TRAINED),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else None,
@@ -39,9 +40,8 @@ def copy_damaged(folder: Path, name: str) -> Path:
 def test_a_command_names_the_broken_line(arguments: tuple[str, ...], name: str, tmp_path: Path) -> None:
     run = copy_damaged(tmp_path, name)
     places = {"RUN": str(run), "OUT": str(tmp_path / "out")}
-    assert f"{run / name}, line 2, is not" in complaint(
-        in_process(*(places.get(each, each) for each in arguments))
-    )
+    where = run / name if name.endswith(".json") else f"{run / name}, line 2,"
+    assert f"{where} is not" in complaint(in_process(*(places.get(each, each) for each in arguments)))
     assert not (tmp_path / "out").exists()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -48,17 +46,11 @@ def test_what_means_nothing_is_refused() -> None:
         decode_playbook(Policy(version=3, method={"completed": []}))
 
 
-@pytest.mark.parametrize(("actors", "curators"), [(12_000, 100_000), (16_000, 12_000)])
+@pytest.mark.parametrize("contexts", [(12_000, 100_000), (16_000, 12_000)])
 async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
-    corridor: Runs,
-    tiny_tokenizer: ChatTokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    actors: int,
-    curators: int,
+    corridor: Runs, tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch, contexts: tuple[int, int]
 ) -> None:
-    """Two sleeps of two episodes: the second has a playbook to count, to correct and to overfill. Reflector
-    and curator are another model than the actor."""
+    """Two sleeps of two episodes: the second has a playbook to count, to correct and to overfill."""
     monkeypatch.setenv("TOY_KEY", "sesame")
 
     def answer(request: Request) -> Answer:
@@ -79,10 +71,10 @@ async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
             return call("change_playbook", remove=[2], add=[{"section": "mistake", "text": huge}])
         return call("walk", steps=9)
 
-    run = corridor(answer, context=actors)
+    run = corridor(answer, context=contexts[0])
     with ScriptedEngine(tiny_tokenizer, answer, model="large", api_key="sesame") as hosted:
-        file = hosted_model_config(tmp_path, hosted)
-        file.write_text(file.read_text().replace("100000", str(curators)))
+        file = hosted_model_config(run.folder, hosted)
+        file.write_text(file.read_text().replace("100000", str(contexts[1])))
         await run.play("method=ace", f"model.inducer_name={file}")
     check_whole(run)
     texts = [run.data.policies.load(version).notes.split("\n\n")[1:] for version in range(3)]

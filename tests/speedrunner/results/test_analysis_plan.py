@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from serving.plain_yaml import read_yaml, write_yaml
 from speedrunner.experiments.grid import grid_of
-from speedrunner.results.analysis_plan import FILE, compare_plans, write_plan
+from speedrunner.results.analysis_plan import compare_plans, write_plan
 from speedrunner.results.claims import JudgedClaim, JudgedRow
 from speedrunner.results.published import list_claims
 from speedrunner.results.run_result import RunResult
+from speedrunner.store.stored_run import PLAN, plan_digest
 from tests.speedrunner.results.summaries import summary
-
-OLD = "{claims: {}, measures: [score], exclusions: []"
 
 
 def plan(folder: Path, seeds: str, name: str = "main") -> list[RunResult]:
@@ -47,7 +48,7 @@ def compared(runs: list[RunResult], *claims: JudgedClaim, prices: str | None = N
 
 def test_runs_that_the_plan_lists_are_named_if_they_are_missing(tmp_path: Path) -> None:
     runs = plan(tmp_path, "0,1,2,3")
-    where = f"HERE/{FILE}: the analysis of experiment=main "
+    where = f"HERE/{PLAN}: the analysis of experiment=main "
     assert compared(runs) == [f"{where}equals its plan of DATE"]
     opo, lacks = runs[4:], f"{where}differs from its plan of DATE: this report lacks "
     assert [run.condition_name.method for run in opo] == ["opo"] * 4
@@ -61,29 +62,50 @@ def test_runs_that_the_plan_lists_are_named_if_they_are_missing(tmp_path: Path) 
 
 def test_further_runs_are_added_with_their_date_and_nothing_else_changes(tmp_path: Path) -> None:
     plan(tmp_path, "0,1")
-    before = read_yaml((tmp_path / FILE).read_text())["experiment=main"]
+    before = read_yaml((tmp_path / PLAN).read_text())["experiment=main"]
     assert before["levels"] == {"confidence": 0.95, "equivalence": 0.9}
     ((written, own),) = before["runs"].items()
     assert own == {f"babyai {name} gpt-5.4-mini": [0, 1] for name in ("react", "opo")}
     before["runs"] = {"earlier": own}
-    (tmp_path / FILE).write_text(write_yaml({"experiment=main": before}))
+    (tmp_path / PLAN).write_text(write_yaml({"experiment=main": before}))
+    before["earlier"] = [plan_digest(tmp_path)]
     runs = plan(tmp_path, "0,1,2")
-    after = read_yaml((tmp_path / FILE).read_text())["experiment=main"]
+    after = read_yaml((tmp_path / PLAN).read_text())["experiment=main"]
     added = after["runs"].popitem()
     assert after == before
     assert added[0] >= written
     assert added[1] == {name: [2] for name in own}
     assert compared(runs)[0].endswith("equals its plan of earlier, DATE")
     other = replace(summary("babyai", "asi"), path=str(tmp_path / "x"))
-    assert compared([*runs, other])[1:] == [f"HERE/{FILE} does not plan 1 run: babyai asi tiny-random seed 0"]
+    assert compared([*runs, other])[1:] == [f"HERE/{PLAN} does not plan 1 run: babyai asi tiny-random seed 0"]
+
+
+def test_a_plan_that_is_edited_or_made_after_a_run_started_is_named(tmp_path: Path) -> None:
+    seen = ["none"] * 2
+    for seeds in ("0", "0,1"):  # a sweep adds to the plan, then its runs start
+        runs = plan(tmp_path, seeds)
+        seen[int(seeds[-1])] = plan_digest(tmp_path)
+
+    def named() -> list[str]:
+        first: list[Any] = [SimpleNamespace(plan=digest) for digest in seen]
+        made = [replace(run, processes=[first[run.seed]]) for run in runs]
+        return [line for line in compared(made) if " start " in line]
+
+    assert named() == []
+    (tmp_path / PLAN).write_text((tmp_path / PLAN).read_text().replace("UTC", "GMT"))
+    told = f"HERE/{PLAN} was written or edited after the start of 2 runs: "
+    assert named() == [told + ", ".join(f"babyai {name} gpt-5.4-mini seed 1" for name in ("opo", "react"))]
+    (tmp_path / PLAN).unlink()
+    plan(tmp_path, "0,1")
+    assert named()[0].startswith(told.replace("2 runs", "4 runs"))
 
 
 def test_another_analysis_and_other_prices_are_named(tmp_path: Path) -> None:
     runs = plan(tmp_path, "0,1")
-    content = read_yaml((tmp_path / FILE).read_text())
+    content = read_yaml((tmp_path / PLAN).read_text())
     content["experiment=main"]["claims"].pop("babyai-eighth")
     content["experiment=main"]["levels"]["confidence"] = 0.9
-    (tmp_path / FILE).write_text(write_yaml(content))
+    (tmp_path / PLAN).write_text(write_yaml(content))
     (line,) = compared(runs, judged("cost_usd"), prices="zero")
     assert line.endswith(
         "differs from its plan of DATE: claims, levels; verdicts on USD are by --prices zero"
@@ -93,37 +115,26 @@ def test_another_analysis_and_other_prices_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_old_and_deleted_plans_are_named(tmp_path: Path) -> None:
+def test_a_deleted_plan_is_named(tmp_path: Path) -> None:
     runs = plan(tmp_path, "0,1")
-    (tmp_path / FILE).write_text(f"experiment=main: {OLD}, seeds: [0, 1]}}")
-    plan(tmp_path, "0,1,2")
-    (line,) = compared(runs)
-    assert line.endswith("differs from its plan, which does not list runs: claims, measures, exclusions")
-    (tmp_path / FILE).unlink()
+    (tmp_path / PLAN).unlink()
     assert compared(runs) == []
     reason = "nothing shows that claims and seeds were fixed before the runs"
-    assert compared(runs, judged("score")) == [f"no analysis plan ({FILE}) in HERE: {reason}"]
+    assert compared(runs, judged("score")) == [f"no analysis plan ({PLAN}) in HERE: {reason}"]
 
 
 @pytest.mark.parametrize(
-    "text", ["- 1", "a: 1", "a: {claims: {}}", "", "{", f"a: {OLD}, runs: {{d: {{b: [c]}}}}}}"]
+    "text", ["- 1", "a: 1", "", "{", "a: {claims: {}, measures: [], exclusions: [], levels: {}}"]
 )
 def test_a_bad_plan_is_left_out_and_the_others_are_compared(tmp_path: Path, text: str) -> None:
     runs = plan(tmp_path / "good", "0")
     (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / FILE).write_text(text)
+    (tmp_path / "bad" / PLAN).write_text(text)
     bad = replace(summary(), path=str(tmp_path / "bad" / "run"))
     lines = compare_plans([bad, *runs], [], None)
     advice = "is not the plan that a sweep writes: restore it, or remove it"
-    assert lines[0] == f"the analysis plan is left out: {tmp_path}/bad/{FILE} {advice}"
+    assert lines[0] == f"the analysis plan is left out: {tmp_path}/bad/{PLAN} {advice}"
     assert "equals its plan" in lines[1]
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    runs = plan(tmp_path, "0")
-    (tmp_path / FILE).rename(tmp_path / "elsewhere")
-    for target in ("elsewhere", "/dev/zero", "nowhere"):
-        (tmp_path / FILE).symlink_to(target)
-        (line,) = compared(runs)
-        assert line.startswith(f"the analysis plan is left out: HERE/{FILE} could not be read: it is a link")
-        (tmp_path / FILE).unlink()
+    (tmp_path / "bad" / PLAN).unlink()
+    (tmp_path / "bad" / PLAN).symlink_to("/dev/zero")
+    assert "could not be read: it is a link" in compare_plans([bad], [], None)[0]

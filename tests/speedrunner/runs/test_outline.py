@@ -44,12 +44,6 @@ def test_a_condition_has_one_row_with_the_sums_of_its_runs(tmp_path: Path) -> No
     assert found["speedrunner"].requests == 3 * (30 * 30 + 2 * 6)
 
 
-def test_the_last_row_sums_up_all_conditions(tmp_path: Path) -> None:
-    *rows, together = outlines(tmp_path).values()
-    for number in ("runs", "episodes", "sleeps", "requests"):
-        assert getattr(together, number) == sum(getattr(row, number) for row in rows)
-
-
 def test_methods_whose_sleeps_have_no_limit_are_named(tmp_path: Path) -> None:
     found = outlines(tmp_path)
     assert (found["asi"].requests, found["asi"].unlimited) == (30 * 30, ["asi"])

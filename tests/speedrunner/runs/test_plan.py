@@ -44,18 +44,6 @@ def outline(**changes: Any) -> list[str]:
     return lines
 
 
-class TestThePapersSchedule:
-    def test_has_a_sleep_after_every_ten_of_two_hundred_rollouts(self) -> None:
-        steps = plan()
-        wakes = [step for step in steps if isinstance(step, Wake)]
-        sleeps = [step for step in steps if isinstance(step, Sleep)]
-        assert [len(wake.tasks) for wake in wakes] == [10] * 20
-        assert [(wake.batch, wake.policy) for wake in wakes] == [(n, n) for n in range(20)]
-        assert [(sleep.number, sleep.rollouts) for sleep in sleeps] == [(n, 10) for n in range(1, 21)]
-        for wake, sleep in zip(wakes, sleeps, strict=True):
-            assert steps.index(sleep) == steps.index(wake) + 1
-
-
 def test_a_partial_last_batch_is_followed_by_a_sleep_that_says_so() -> None:
     assert outline(rollouts=25, eval_every=25) == [
         "test@0 v0",
@@ -86,10 +74,6 @@ def test_the_last_rollout_is_always_a_checkpoint() -> None:
         *("test@0 v0", "wake 0-6 v0", "sleep v1"),
         "test@7 v1",
     ]
-
-
-def test_a_method_that_does_not_train_is_evaluated_at_the_same_checkpoints() -> None:
-    assert outline(trains=False) == [f"test@{n} v0" for n in (0, 50, 100, 150, 200)]
 
 
 def test_without_rollouts_the_initial_policy_is_evaluated_once() -> None:
