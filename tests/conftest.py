@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,11 +18,13 @@ from xdist.scheduler import LoadScopeScheduling
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from tests.bundled_demo import Demo, play_demo
 from tests.bundled_models import bundled_folder
 from tests.digested_once import digest_once
 from tests.stand_in_smi import write_smi
 from tests.tiers import is_outside, names_slow
+
+if TYPE_CHECKING:
+    from tests.bundled_demo import Demo
 
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
@@ -65,6 +67,8 @@ sys.dont_write_bytecode = False
 # Each collection of garbage scans all loaded modules, which stay: collect less often.
 gc.set_threshold(10_000, 20, 50)
 digest_once()
+# Only after a power cut could a test of this process tell whether its files had reached the disk.
+os.fsync = lambda file: None  # type: ignore[assignment]
 
 
 STARTS_PROCESSES = frozenset(
@@ -110,6 +114,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("slow") and not names_slow(item.path):
             raise pytest.UsageError(f"{item.nodeid} is slow: its file must say pytest.mark.slow")
     items.sort(key=place)
+    gc.freeze()  # what was imported stays
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -167,6 +172,8 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 @pytest.fixture(scope="session")
 def bundled_demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """The README's demo, which takes a minute."""
+    from tests.bundled_demo import play_demo  # whose imports take seconds, also in xdist's first process
+
     return play_demo(tmp_path_factory.mktemp("demo"))
 
 
