@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.bench.gpu.record import Record, StepRecord, Subject, open_record
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.record import Record, StepRecord, Subject, open_record
 from speedrunner.bench.rollouts import Rollout
 
 NOON = 1_790_000_000.0

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import msgspec
 
 from speedrunner.bench.engine import open_engine
-from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
+from speedrunner.bench.record import Record, StepRecord
 from speedrunner.bench.token_units import EMPTY, Cell, Kind, TokenMeter, TokenUnit, plan_cells
 from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts

@@ -13,9 +13,9 @@ from serving.options import running_endpoint
 from serving.sizing import fit
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
-from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
 from speedrunner.bench.gpu.steps import Bench, as_served, play_steps, steps_of
 from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.record import make_folder, open_record, subject_of
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
@@ -95,7 +95,7 @@ def gpu(
     with RunLock(out / "lock"), waiting_line() as status:
         record = open_record(out, subject_of(setup, given))
         carry_out(
-            lambda drain: play_steps(Bench(setup, record, status), steps, minutes, drain),
+            lambda shutdown: play_steps(Bench(setup, record, status), steps, minutes, shutdown),
             kept=f"; finished steps are in {out}. Rerun the same command to continue",
         )
     say(as_text(record))

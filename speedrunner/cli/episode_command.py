@@ -21,4 +21,4 @@ def episode(overrides: Overrides = None) -> None:
     config = compose(overrides or [])
     configure_logging(config)
     setup, console = set_up(config), SafeConsole()
-    carry_out(lambda drain: show_episode(setup, console))
+    carry_out(lambda shutdown: show_episode(setup, console))

@@ -45,7 +45,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
         return
     console = SafeConsole()
     reconciliations = carry_out(
-        lambda drain: run_machinery.run(setup, console, drain), console.say, KEPT, config.run.drain_s
+        lambda shutdown: run_machinery.run(setup, console, shutdown), console.say, KEPT, config.run.drain_s
     )
     print_runs([setup], console, reconciliations)
 
@@ -67,7 +67,7 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
         return asked[0].config
     start = [each for each in given if each.startswith((f"{START}=", f"{ROLLOUTS}="))]
     if {each.partition("=")[0] for each in start} == {START, ROLLOUTS}:
-        chosen = compose(start).run  # values as Hydra reads them
+        chosen = compose(start).run
         if chosen.start_from is not None and chosen.rollouts == 0:
             from speedrunner.runs.stored_setup import evaluation_config
 

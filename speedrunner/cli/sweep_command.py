@@ -122,7 +122,7 @@ def sweep(
     console = SafeConsole()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(
-        lambda drain: play_all(runs, console, drain, at_once, logs), console.say, KEPT, patience_s
+        lambda shutdown: play_all(runs, console, shutdown, at_once, logs), console.say, KEPT, patience_s
     )
     if played := [each for each in setups if has_processes(each.config.run.dir)]:
         print_runs(played, console, result.reconciliations)

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from serving.plain_yaml import write_yaml
 from speedrunner.bench import measurement
-from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
+from speedrunner.bench.record import make_folder, open_record, subject_of
 from speedrunner.bench.token_costs import measure_units, summarize
 from speedrunner.cli.bench_command import fitted_setup, numbers
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out

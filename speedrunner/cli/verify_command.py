@@ -21,7 +21,7 @@ def verify(
     """
     with waiting_line() as status:
         found = carry_out(
-            lambda drain: verify_run(
+            lambda shutdown: verify_run(
                 run, status, lambda each: None if as_json else say(*each.lines()), trust or []
             )
         )

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from serving.model_configs import CHECKOUT
-from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, read_file
+from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, LibraryConfig, read_file
 
 CONFIGS = CHECKOUT / "configs"
 
@@ -64,9 +64,7 @@ def condition_name(config: Config) -> ConditionName:
         variant += f"-{role}_thinking{_plain(str(changes[THINKING]))}" if THINKING in changes else ""
     begin = method
     begin += f"-wording{config.run.wording}" if config.run.wording else ""
-    if library.visible_last is not None:
-        begin += f"-visible_last{library.visible_last}"
-    begin += f"-hide_{_listed(library.hide)}" if library.hide else ""
+    begin += name_shown(library)
     if start_from is not None:
         source = Path(start_from).name.removesuffix(f"-seed{config.run.seed}")
         for part in (variant, f"-{model_configs}", f"-{method}"):
@@ -103,6 +101,12 @@ def _name_option(key: str, value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return f"-{key}{'' if isinstance(value, int) else '_'}{value}"
+
+
+def name_shown(library: LibraryConfig) -> str:
+    """Return the part of a name that says which skills are shown, such as `-visible_last50`; "" for all."""
+    last = "" if library.visible_last is None else f"-visible_last{library.visible_last}"
+    return last + (f"-hide_{_listed(library.hide)}" if library.hide else "")
 
 
 def _listed(skills: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ class _RunsOfServer:
         self._failures = failures
         self._progress = progress
         self._console = console
-        self._drain = shutdown
+        self._shutdown = shutdown
         self._at_once = at_once
         self._logs = logs
         self._slots = asyncio.Semaphore(at_once)
@@ -142,7 +142,7 @@ class _RunsOfServer:
                 await self._cancel()
         if (error := self._defect or self._death) is not None:
             raise error
-        if not self._drain.requested:
+        if not self._shutdown.requested:
             for member in self._queue:
                 why = f"it starts from {member.run.after}, which is not finished"
                 self._failures.setdefault(member.path, why)
@@ -163,7 +163,7 @@ class _RunsOfServer:
                     if self._death is None:
                         await self._begin_more()
             finally:
-                self._drain.clean_up()
+                self._shutdown.clean_up()
                 await self._cancel()
                 reconciliations = await engines.reconciliations()
                 # A slow disk takes seconds for each run, and the end of a job may be near.
@@ -173,7 +173,7 @@ class _RunsOfServer:
 
     async def _begin_more(self) -> None:
         """Start as many runs as there is room for."""
-        while not self._drain.requested and (member := self._next()) is not None:
+        while not self._shutdown.requested and (member := self._next()) is not None:
             self._queue.remove(member)
             directory, workers = AsyncExitStack(), AsyncExitStack()
             try:
@@ -210,7 +210,7 @@ class _RunsOfServer:
 
     async def _play(self, one: OpenRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
         async with workers:
-            await one.play(await self._engines, pool, self._drain, self._slots)
+            await one.play(await self._engines, pool, self._shutdown, self._slots)
 
     async def _size(self, setup: Setup, say: Callable[[str], None]) -> Setup:
         """Give a run the models with the shared server's contexts."""

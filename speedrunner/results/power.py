@@ -55,7 +55,7 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
     left = Counter[str]()
     for model in played_models(conditions):
         for claim in list_claims():
-            if any(row.model not in (None, "", model) for row in claim):
+            if any(row.model not in ("", model) for row in claim):
                 continue  # about other models
             runs = [find_finished(row, model, conditions) for row in claim]
             power = 1 - (1 - POWER) / len({row.counted_as for row in claim})

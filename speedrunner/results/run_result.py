@@ -180,7 +180,7 @@ def read_or_describe(path: Path, prices: str | None) -> RunResult | str:
 
 
 def read_result(path: Path, prices: str | None) -> RunResult:
-    """Read a run, finished or not, and price it. Broken records are left out and named.
+    """Read a run, finished or not, and price it.
 
     Args:
         prices: a file of `configs/prices/`; `None`: the run's own list.

@@ -1,4 +1,4 @@
-"""Play runs with a given `Model` and no engine: for programs as agents, and for checks."""
+"""Play runs with a given `Model`: for programs as agents, checks and benches."""
 
 from __future__ import annotations
 

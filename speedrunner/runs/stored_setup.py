@@ -22,6 +22,7 @@ from envs.env_registry import REGISTRY as ENVIRONMENT_CLASSES
 from serving.model_config import ModelConfig, ServerOptions
 from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
+from speedrunner.config.names import name_shown
 from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_yaml
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
@@ -84,8 +85,7 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
     config = config.with_run(start_from=f"{directory.path}:{version}")
     if not any(override.startswith("run.dir=") for override in overrides):
         what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.name}")
-        if config.library.visible_last is not None:
-            what += f"-last{config.library.visible_last}"
+        what += name_shown(config.library)
         folder = Path(f"{directory.path}-eval-v{version:04d}-{what}")
         if (folder / "config.yaml").exists():
             # It may have come with the run, from someone else.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from serving.engine.step_clock import TIMED
 from serving.model_configs import load_model_config
 from speedrunner.bench.gpu import steps
-from speedrunner.bench.gpu.record import read_record_folder
+from speedrunner.bench.record import read_record_folder
 from tests.scripted_runs import in_process
 
 TRIES = 4

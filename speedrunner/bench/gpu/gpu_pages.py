@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from speedrunner.bench.gpu.record import Record, date_of
 from speedrunner.bench.measurement import NOT_MEASURED, Table, figure_cells, table_cells
+from speedrunner.bench.record import Record, date_of
 from speedrunner.config.console import visible
 from speedrunner.store.files import write_atomic
 

@@ -26,9 +26,9 @@ from serving.sizing import SEQUENCES, cache_on
 from speedrunner.bench.cache_probe import probe_cache
 from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.gpu_pages import write_page
-from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.gpu.utilisation import measure_utilisation
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.record import Record, StepRecord
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.bench.tool_probe import probe_tools
 from speedrunner.config.console import Status, prefix_status

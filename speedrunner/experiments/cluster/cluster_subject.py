@@ -73,7 +73,7 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
     """Return the subject of a run's settings, or of a list of runs (with `experiment=NAME` or a file first).
 
     Args:
-        given: settings; those of the cluster, which `submit` also takes, are ignored.
+        given: settings; those of the cluster, which `sweep` also takes, are ignored.
         folder: the folder of a list's runs.
 
     Raises:

@@ -31,7 +31,7 @@ PLAN = """- env: babyai
 
 FILES = {file.stem: file for file in sorted((CHECKOUT / "tests/golden/cli").glob("*.txt"))}
 
-WITH_PROCESSES = ("run", "sweep", "episode", "check", "bench", "cluster")
+WITH_PROCESSES = ("run", "sweep", "episode", "bench", "cluster")
 """Transcripts with commands that start processes."""
 
 

@@ -52,6 +52,9 @@ def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt_copy: Script
         evaluation_config(f"{learnt_copy.dir}:1", settings, [CORRIDOR])
     named = evaluation_config(f"{learnt_copy.dir}:1", [*settings, f"run.dir={folder}"], [CORRIDOR])
     assert named.run.dir == str(folder)
+    shown = ([], ["library.visible_last=2"], ["library.hide=[go_to]"])
+    source, given = f"{learnt_copy.dir}:2", [*settings, "run.seed=1"]
+    assert len({evaluation_config(source, [*given, *each], [CORRIDOR]).run.dir for each in shown}) == 3
 
 
 def test_the_run_s_server_is_gone_unless_one_is_named(learnt_copy: ScriptedRun) -> None:
@@ -102,7 +105,7 @@ def test_an_evaluation_may_show_a_part_of_the_library(
 ) -> None:
     """The last skills: paper, "Post-hoc Library Truncation on Voyager"."""
     setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
-    assert setup.config.run.dir.endswith(part.replace("visible_last=", "-last")) == ("last" in part)
+    assert setup.config.run.dir.endswith(part.replace("visible_last=", "-visible_last")) == ("last" in part)
     library = setup.actor_spec(setup.initial_policy()).with_part(setup.config.library).library
     assert sorted(library.by_name) == BOTH
     assert [tool.name for tool in library.tools()] == ["walk", "look", *shown]

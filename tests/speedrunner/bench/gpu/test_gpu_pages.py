@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from speedrunner.bench.gpu.gpu_pages import as_text
-from speedrunner.bench.gpu.record import StepRecord
 from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.record import StepRecord
 from tests.record_samples import write_record
 
 EXPECTED = Path(__file__).parents[3] / "data" / "gpu_record"
