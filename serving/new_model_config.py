@@ -17,6 +17,7 @@ from serving.engine.gpus import read_gpus
 from serving.errors import InvalidCall, InvalidModelConfig
 from serving.hub import CONFIG, WEIGHTS, fetch_texts, missing_files, read_json
 from serving.model_config import ModelConfig, Role
+from serving.model_configs import CONVERT
 from serving.plain_records import WrongData, record
 from serving.sizing import read_config
 from serving.tokens.formats import FORMATS
@@ -29,7 +30,9 @@ SAMPLING = ("temperature", "top_p", "top_k")
 """Values of a role that publishers recommend in `generation_config.json`."""
 
 UNSENT = ("min_p", "repetition_penalty")
-CONVERT = "convert the GGUF file to a folder, as models/smollm2/convert.py does"
+
+LONG = 'It says: "<a & b>", it\'s here.\n' * 500 + "End."
+"""A text that a template must write as it is, about as long as the longest first prompts."""
 
 LOOK = ToolSpec(
     "look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
@@ -221,10 +224,12 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
             yield f"its chat template writes calls as `tool_format: {form}`, not {wanted}"
         elif difference := _find_difference(tokenizer, wanted):
             yield f"{difference} (remedy: `tools_in: system`)"
-    said = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
+    said = [{"role": "system", "content": f"A. {LONG}"}, {"role": "user", "content": f"B. {LONG}"}]
     try:
         for name in ("actor", "inducer"):
-            open_transcript(model_config, name, tokenizer, said, [LOOK])
+            text = open_transcript(model_config, name, tokenizer, said, [LOOK]).text
+        if lost := [each["role"] for each in said if each["content"] not in text]:
+            yield f"its chat template cuts or rewrites messages ({', '.join(lost)})"
         style = _find_thinking(tokenizer)
     except InvalidModelConfig as error:
         yield str(error)

@@ -49,7 +49,7 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
     """
     path = model_path(model_config)
     if (command := recipe_command(model_config)) is not None:
-        progress(f"creating {path}")
+        progress(f"preparing {path}")
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )

@@ -44,7 +44,7 @@ _PROBE = ToolSpec(
     "Zqdoc text.",
     {"type": "object", "properties": {"zqparameter": {"type": "string"}}, "required": ["zqparameter"]},
 )
-_FIRST, _ANSWER, _SECOND = "zqfirst", "zqanswer", "zqsecond"
+_FIRST, _THOUGHT, _ANSWER, _SECOND = "zqfirst", "zqthought", "zqanswer", "zqsecond"
 
 
 def system_sections(tools: Sequence[ToolSpec], form: str, reasoning_tokens: int) -> list[str]:
@@ -87,7 +87,16 @@ class ChatTemplate:
         missing = ["tools"] * (not self.writes_tools) + ["the system message"] * (not self.writes_system)
         where = "system" if self.writes_system else "first user"
         text = f"the chat template omits {' and '.join(missing)}, which go into the {where} message"
+        if not self.writes_tools and not self._writes_old_thoughts:
+            text += "; it drops reasoning of earlier answers, which stays in prompts here"
         return text if missing else ""
+
+    @cached_property
+    def _writes_old_thoughts(self) -> bool:
+        """Whether a prompt has the reasoning of an answer before the last message."""
+        said = _FIRST, f"<think>\n{_THOUGHT}\n</think>\n\n{_ANSWER}", _SECOND
+        turns = zip(("user", "assistant", "user"), said, strict=True)
+        return _THOUGHT in self.try_render([{"role": role, "content": text} for role, text in turns], [])
 
     def first_messages(
         self, messages: Messages, tools: Sequence[ToolSpec], form: str, reasoning_tokens: int = 0

@@ -18,8 +18,8 @@ from huggingface_hub import constants
 from serving.errors import InvalidModelConfig
 from serving.hub import FilesMissing
 from serving.model_config import ModelConfig, Roles
-from serving.model_configs import load_model_config
-from serving.new_model_config import CONVERT, check_files, describe_model
+from serving.model_configs import CONVERT, load_model_config
+from serving.new_model_config import check_files, describe_model
 from serving.tokens.transcript import open_transcript
 from serving.usage import Prices
 from tests.bundled_models import bundled_folder
@@ -125,7 +125,7 @@ def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_
         (file, "some.gguf: "),
     ):
         done = in_process("init", "model", str(given), str(tmp_path))
-        assert re.search(problem + CONVERT, done.stderr)
+        assert re.search(problem + re.escape(CONVERT), done.stderr)
 
 
 def test_init_writes_the_file_and_downloads_no_weights(
@@ -173,6 +173,8 @@ UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "the same on the chat API": ({"api": "chat"}, {"template_options": {"effort": "low", "x": 1}}, ""),
     "options of a text or a loop": ({}, {"template_options": {"Think": 1, "m": 1}}, PLAIN),
     "a template that refuses": ({}, {}, "{{ raise_exception('no\nsystem') }}"),
+    "a template that cuts": ({"thinking": "none"}, {}, PLAIN.replace("m.content", "m.content[:9000]")),
+    "a template that escapes": ({"thinking": "none"}, {}, PLAIN.replace("m.content", "m.content | e")),
     **{case: ({"thinking": "none"}, {}, template) for case, template in OWN_WAY.items()},
 }
 """Changes of a model config and of its roles, and a chat template."""

@@ -38,7 +38,7 @@ def test_a_recipe_makes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     model_config = load_model_config(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
     lines: list[str] = []
     assert prepare(model_config, lines.append) == str(tmp_path / "made")
-    assert lines == [f"creating {tmp_path / 'made'}"]
+    assert lines == [f"preparing {tmp_path / 'made'}"]
 
 
 @pytest.mark.process

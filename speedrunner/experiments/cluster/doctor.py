@@ -13,6 +13,7 @@ from envs import EnvironmentFault
 from envs.java_process import NoJava
 from serving.engine.gpus import GpuReport, read_gpus
 from serving.gpu_check import Problem, all_problems, compiler_problems, too_few
+from serving.model_configs import CHECKOUT
 from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.config.slurm import time_left_s
@@ -39,7 +40,8 @@ WRITTEN = 2**20
 
 def python_path(subject: Subject) -> Iterator[Finding]:
     """Name PYTHONPATH if it is set, since packages in it replace installed ones."""
-    if folders := os.environ.get("PYTHONPATH"):
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if folders := os.pathsep.join(each for each in given if each not in ("", str(CHECKOUT))):
         text = f"it is set: packages in {folders} replace installed ones of the same name"
         yield warning("PYTHONPATH", text, "if something below fails, unset PYTHONPATH and try again")
 
