@@ -227,8 +227,8 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
     said = [{"role": "system", "content": f"A. {LONG}"}, {"role": "user", "content": f"B. {LONG}"}]
     try:
         for name in ("actor", "inducer"):
-            text = open_transcript(model_config, name, tokenizer, said, [LOOK]).text
-        if lost := [each["role"] for each in said if each["content"] not in text]:
+            read = open_transcript(model_config, name, tokenizer, said, [LOOK]).text
+        if lost := [each["role"] for each in said if each["content"] not in read]:
             yield f"its chat template cuts or rewrites messages ({', '.join(lost)})"
         style = _find_thinking(tokenizer)
     except InvalidModelConfig as error:
