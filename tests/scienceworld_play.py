@@ -1,8 +1,7 @@
 """Playing ScienceWorld in tests: its parser's phrases as primitive calls, and hashes of whole plays.
 
-As a program, `python -m tests.scienceworld_play SEED [TASK:VARIATION:RANDOM_ACTIONS...]`, it plays episodes
-(by default one of every task) in an order drawn with the seed, all in one Java process, and prints one line
-of JSON: each episode's hash, and the most memory used.
+As a program, `python -m tests.scienceworld_play SEED`, it plays an episode of every task in an order drawn
+with the seed, and prints their hashes.
 """
 
 from __future__ import annotations
@@ -15,6 +14,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import to_builtins
+
+from envs import Task
 from envs.scienceworld import ScienceWorld
 from envs.scienceworld_jvm import Simulator
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
@@ -67,41 +69,49 @@ def gold_path(simulator: Simulator, task: str, variation: int) -> list[str]:
     return list(simulator._interface.getGoldActionSequence())
 
 
-def trace_hash(simulator: Simulator, task: str, variation: int, random_actions: int) -> str:
-    """Hash a play of the gold path and then of random valid actions: all texts, scores and valid actions."""
-    gold = gold_path(simulator, task, variation)
-    trace: list[Any] = [gold]
-    simulator.load(task, variation)
+def trace_hash(env: ScienceWorld, task: Task, random_actions: int) -> tuple[str, float]:
+    """Hash a play of the gold path and then of random valid actions: all texts, scores and valid actions.
 
-    def step(phrase: str) -> None:
-        trace.append([phrase, simulator.step(phrase), simulator.look(), simulator.score(), simulator.moves()])
+    The second value is the score before the random actions.
+    """
+    env.warm_up()
+    assert env._simulator is not None
+    gold = gold_path(env._simulator, task.name, task.index)
+    trace: list[Any] = [gold, to_builtins(env.reset(task))]
+    simulator = env._simulator  # perhaps another one, if the first has grown
 
-    step("look around")
+    def keep(phrase: str, texts: list[str]) -> None:
+        trace.append([phrase, texts, simulator.look(), simulator.score(), simulator.moves()])
+
     for phrase in (*gold, "look at substance", "0"):  # the last two: a request that is mostly ambiguous
-        step(phrase)
-    rng = random.Random(task)
+        keep(phrase, play(env, [phrase]))
+    score = env.outcome().score
+    rng = random.Random(task.name)
     for _ in range(random_actions):
         valid = [a for a in simulator._interface.getValidActionObjectCombinations() if a != "reset task"]
         trace.append(valid)
-        step(rng.choice(valid))
-    return hashlib.sha256(json.dumps(trace).encode()).hexdigest()
+        keep(phrase := rng.choice(valid), [simulator.step(phrase)])
+    return hashlib.sha256(json.dumps(trace).encode()).hexdigest(), score
 
 
-def main() -> None:
-    """The command line."""
-    seed = int(sys.argv[1])
-    episodes = [name.split(":") for name in sys.argv[2:]] or [
-        [name, str(variations_for_test(name)[0]), "10"] for name in VARIATIONS
-    ]
-    random.Random(seed).shuffle(episodes)
-    simulator = Simulator()
-    hashes, peak = {}, 0
-    for name, variation, random_actions in episodes:
-        hashes[name] = trace_hash(simulator, name, int(variation), int(random_actions))
-        peak = max(peak, simulator.resident_bytes())
-    simulator.close()
-    print(json.dumps({"hashes": dict(sorted(hashes.items())), "peak_bytes": peak}))
+def play_tasks(seed: int) -> tuple[str, set[str], int]:
+    """Play an episode of every task, in an order drawn with the seed.
+
+    Returns a line with each task's hash, the tasks solved by their gold paths, and the most bytes of memory.
+    """
+    names = list(VARIATIONS)
+    random.Random(seed).shuffle(names)
+    env, lines, solved, peak = ScienceWorld(), list[str](), set[str](), 0
+    for name in names:
+        task = Task("scienceworld", name, variations_for_test(name)[-1])
+        found, score = trace_hash(env, task, random_actions=3)
+        lines.append(f"{name}: {found}\n")
+        solved |= {name} if score == 1.0 else set()
+        assert env._simulator is not None
+        peak = max(peak, env._simulator.resident_bytes())
+    env.close()
+    return "".join(sorted(lines)), solved, peak
 
 
 if __name__ == "__main__":
-    main()
+    print(play_tasks(int(sys.argv[1]))[0], end="")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,7 @@ from envs.scienceworld_jvm import Simulator
 from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
 from tests.golden_tables import Golden, refusals
-from tests.scienceworld_play import gold_path, play, primitive_call
+from tests.scienceworld_play import play, play_tasks, primitive_call, trace_hash
 
 pytestmark = pytest.mark.process
 
@@ -189,24 +186,8 @@ class TestEnds:
 
 
 def test_a_gold_path_through_primitives_solves_a_test_world(shared: ScienceWorld) -> None:
-    solve(shared, "find-animal")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in VARIATIONS if name != "find-animal"])
-def test_so_it_does_in_every_other_task(shared: ScienceWorld, name: str) -> None:
-    solve(shared, name)
-
-
-def solve(env: ScienceWorld, name: str) -> None:
-    variation = variations_for_test(name)[-1]
-    env.reset(WORKSHOP)  # starts the simulator
-    assert env._simulator is not None
-    gold = gold_path(env._simulator, name, variation)
-    env.reset(Task("scienceworld", name, variation))
-    assert env.outcome().score == 0.0
-    play(env, gold)
-    assert env.outcome().score == 1.0
+    task = Task("scienceworld", "find-animal", variations_for_test("find-animal")[-1])
+    assert trace_hash(shared, task, random_actions=0)[1] == 1.0
 
 
 class TestOutOfReach:
@@ -304,30 +285,13 @@ class TestProcess:
         env.close()
 
 
-def hashes(processes: int, *episodes: str) -> list[dict[str, Any]]:
-    """Play the episodes in as many processes, each in another order, two at a time."""
-
-    def run(seed: int) -> dict[str, Any]:
-        command = [sys.executable, "-m", "tests.scienceworld_play", str(seed), *episodes]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        assert done.stderr == ""
-        loaded = json.loads(done.stdout)
-        assert isinstance(loaded, dict)
-        return loaded
-
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(run, range(processes)))
-
-
 class TestDeterminism:
     @pytest.mark.slow
-    def test_so_are_all_tasks_with_heat_and_circuits_within_480_megabytes(
+    def test_all_tasks_are_solved_within_480_megabytes_and_the_same_in_any_order(
         self, golden: Callable[[str, str], None]
     ) -> None:
         """The hashes were recorded in another order, by `python -m tests.scienceworld_play 1`."""
-        (played,) = hashes(1)
-        assert len(set(played["hashes"].values())) == len(VARIATIONS) == 30
-        golden(
-            "scienceworld_plays.txt", "".join(f"{task}: {each}\n" for task, each in played["hashes"].items())
-        )
-        assert played["peak_bytes"] <= 480_000_000
+        hashes, solved, peak_bytes = play_tasks(0)
+        golden("scienceworld_plays.txt", hashes)
+        assert len(solved) == len(VARIATIONS) == 30
+        assert peak_bytes <= 480_000_000
