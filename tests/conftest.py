@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
 
-SLOW_WITH_ENGINE = "tests/browser/test_screenshots.py"
-"""A file of slow tests for the worker with the engine's: they look at the same demo."""
+DEMO = (f"{ENGINE}/test_tiny.py", "tests/browser/test_screenshots.py")
+"""Files of slow tests that look at the same demo."""
 
 OWN_SERVERS = (
-    *("test_faults.py", "test_gpu_record.py", "test_hybrid_on_engine.py"),
-    *("test_replicas.py", "test_doctor_on_engine.py"),
+    *("test_faults.py", "test_gpu_record.py", "test_hybrid_on_engine.py", "test_real_model.py"),
+    *("test_replicas.py", "test_doctor_on_engine.py", "test_engine_flags.py"),
 )
-"""Files of the engine's slow tests that start servers: any worker may play them."""
+"""Files of the engine's slow tests that do not use the session's server: any worker may play them."""
 
 GRAMMARS = ("tests/serving/tokens/", "tests/serving/probes/")
 """Folders whose tests share grammars of the tool formats, which take seconds to compile."""
@@ -129,8 +129,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 def group(file: str, is_slow: bool) -> str:
     """Return a test's file, or the folder of those tests that share an engine, a model or grammars."""
-    if is_slow and file == SLOW_WITH_ENGINE:
-        return ENGINE
+    if is_slow and file in DEMO:
+        return DEMO[0]
     if is_slow and file.endswith(OWN_SERVERS):
         return file
     if file.startswith(GRAMMARS):

@@ -18,7 +18,7 @@ from tests.synthetic_sweep import write_sweep
 
 pytestmark = pytest.mark.slow
 
-LOOKS = ((WIDE, False), (NARROW, False), (WIDE, True))
+LOOKS = ((WIDE, False), (NARROW, True))
 """Widths of windows in pixels, and whether they are dark."""
 
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
+from serving.engine.server import VllmServer
 from serving.model_configs import load_model_config
 from speedrunner.cli.bench_command import rollout
 from tests.engine.conftest import ShortModelConfig
 
-BLOCKS = 192
+BLOCKS = 128
 """Blocks of a cache for about half of eight conversations."""
 
 app = typer.Typer()
@@ -60,17 +62,22 @@ def test_real_episodes_get_all_that_the_cache_can_give_and_have_a_replay(
 
 
 @pytest.mark.slow
-def test_in_a_small_cache_admission_keeps_conversations_cached(tmp_path: Path) -> None:
+def test_in_a_small_cache_admission_keeps_conversations_cached(tmp_path: Path, tiny_folder: str) -> None:
     file = tmp_path / "small.yaml"
     model_config = load_model_config("tiny-random")
     flags = {**model_config.server.flags, "num-gpu-blocks-override": BLOCKS}
-    server = replace(model_config.server, flags=flags)
-    actor = replace(model_config.roles.actor, max_calls=15)
+    options = replace(model_config.server, flags=flags)
+    actor = replace(model_config.roles.actor, max_calls=10)
     roles = replace(model_config.roles, actor=actor)
-    small = replace(model_config, server=server, roles=roles, context=32 * BLOCKS - 32)
+    small = replace(model_config, server=options, roles=roles, context=32 * BLOCKS - 32)
     file.write_text(yaml.safe_dump(to_builtins(small)))
-    short = (f"model.name={file}", "--pairs", "1", "--in-flight", "8")
-    (held,) = found(*short)["rollouts"]
-    (free,) = found(*short, "serving.admission=false")["rollouts"]
+    server = VllmServer(small, tiny_folder, tmp_path / "server.log")
+    asyncio.run(server.start())
+    try:
+        short = (f"model.name={file}", f"serving.url={server.endpoint}", "--pairs", "1", "--in-flight", "8")
+        (held,) = found(*short)["rollouts"]
+        (free,) = found(*short, "serving.admission=false")["rollouts"]
+    finally:
+        asyncio.run(server.stop())
     assert held["queued"] > 0
     assert held["of_maximum"] > free["of_maximum"] + 0.05

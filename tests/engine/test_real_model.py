@@ -13,8 +13,8 @@ pytestmark = pytest.mark.slow
 
 SHORT = (
     *("run.rollouts=3", "run.sleep_every=3", "run.eval_every=3", "run.test_episodes=1", "run.max_actions=10"),
-    *("model.actor.max_calls=5", "model.actor.thinking_tokens=8"),
-    *("model.inducer.max_calls=3", "model.inducer.thinking_tokens=8"),
+    *("model.actor.max_calls=3", "model.actor.thinking_tokens=4", "model.actor.string_tokens=16"),
+    *("model.inducer.max_calls=2", "model.inducer.thinking_tokens=4", "model.inducer.string_tokens=16"),
 )
 
 
