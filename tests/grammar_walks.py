@@ -21,9 +21,9 @@ class Walks:
 
     def __init__(self, folder: str, end: str = "<|im_end|>") -> None:
         import xgrammar  # heavy: it imports torch
-        from transformers import AutoTokenizer
+        from transformers import PreTrainedTokenizerFast  # `AutoTokenizer` imports all tokenizers
 
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
         self.size = json.loads((Path(folder) / "config.json").read_text())["vocab_size"]
         info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=self.size)
         self.bytes: list[bytes] = info.decoded_vocab

@@ -16,9 +16,9 @@ CONTROL = (
 
 def make_folder(folder: Path) -> str:
     """Write it to a folder."""
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
-    tokenizer = AutoTokenizer.from_pretrained(bundled_folder("tiny-random"))
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(bundled_folder("tiny-random"))
     tokenizer.add_special_tokens({"additional_special_tokens": [*CONTROL], "eos_token": "<|eot_id|>"})
     tokenizer.chat_template = (MODELS / "shapes" / "llama3.jinja").read_text()
     tokenizer.save_pretrained(folder)

@@ -46,9 +46,9 @@ class Served:
     @cached_property
     def template(self) -> Any:
         """The model's tokenizer, for its chat template."""
-        from transformers import AutoTokenizer
+        from transformers import PreTrainedTokenizerFast
 
-        return AutoTokenizer.from_pretrained(self.folder)
+        return PreTrainedTokenizerFast.from_pretrained(self.folder)
 
     def rendered(self, name: str, arguments: dict[str, Any]) -> str:
         """What the model's chat template writes for a call."""

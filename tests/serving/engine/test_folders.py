@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
+import unittest
 from pathlib import Path
 
 import pytest
@@ -64,7 +64,7 @@ def test_a_cache_that_the_user_has_placed_stays_there(disk: Path, private: Path)
 
 @pytest.mark.parametrize("trap", ["open to others", "a link", "a file"])
 def test_a_folder_that_others_may_have_prepared_is_not_used(
-    disk: Path, private: Path, tmp_path: Path, trap: str, caplog: pytest.LogCaptureFixture
+    disk: Path, private: Path, tmp_path: Path, trap: str
 ) -> None:
     folder = disk / f"speedrunner-{os.getuid()}"
     if trap == "open to others":
@@ -75,7 +75,7 @@ def test_a_folder_that_others_may_have_prepared_is_not_used(
         folder.symlink_to(tmp_path / "theirs")
     else:
         folder.touch()
-    with caplog.at_level(logging.WARNING):
+    with unittest.TestCase().assertLogs() as logged:
         settings = cache_settings({**JOB, "TMPDIR": str(disk)}, private)
     assert below(private, settings) == set(USUAL)
-    assert f"caching in {folder} is off" in caplog.text
+    assert f"caching in {folder} is off" in logged.output[0]

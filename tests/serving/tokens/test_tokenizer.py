@@ -39,9 +39,9 @@ def messages(system: str = "Play.", user: str = "Begin.") -> list[dict[str, str]
 @pytest.fixture(scope="module")
 def plain(tiny_folder: str) -> Any:
     """The tokenizer as the engine uses it."""
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
-    return AutoTokenizer.from_pretrained(tiny_folder)
+    return PreTrainedTokenizerFast.from_pretrained(tiny_folder)
 
 
 def rendered(plain: Any, said: list[dict[str, str]], tools: list[ToolSpec], **options: Any) -> list[int]:

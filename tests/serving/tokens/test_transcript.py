@@ -67,7 +67,7 @@ def test_each_prompt_begins_with_the_previous_one_and_its_answer(tiny_tokenizer:
 def test_the_whole_reads_as_the_template_would_write_it(
     tiny_tokenizer: ChatTokenizer, tiny_folder: str
 ) -> None:
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
     talk = transcript(tiny_tokenizer, thinking_tokens=50)
     talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="é").calls, thinking="left?")))
@@ -82,7 +82,7 @@ def test_the_whole_reads_as_the_template_would_write_it(
         {"role": "assistant", "reasoning_content": "stuck", "tool_calls": [{"function": function}]},
         {"role": "tool", "content": "a door"},
     ]
-    plain = AutoTokenizer.from_pretrained(tiny_folder)
+    plain = PreTrainedTokenizerFast.from_pretrained(tiny_folder)
     whole = plain.apply_chat_template(said, tools=[GO.openai], tokenize=False, add_generation_prompt=True)
     assert talk.text == whole
     assert talk.ids == plain(whole, add_special_tokens=False)["input_ids"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import unittest
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,21 +54,21 @@ class TestTheTimeThatIsLeft:
         stand_in(tmp_path, "squeue", left)
         assert time_left_s() is None
 
-    def test_that_cannot_be_known_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        with caplog.at_level(logging.WARNING):
+    def test_that_cannot_be_known_is_logged(self) -> None:
+        with unittest.TestCase().assertLogs() as logged:
             assert time_left_s() is None
-        assert "the time limit of job 4711 is unknown: `squeue` is not installed here" in caplog.text
+        assert "the time limit of job 4711 is unknown: `squeue` is not installed here" in logged.output[0]
 
     @pytest.mark.parametrize(("end", "answer"), [(NOW, {}), (NOW + 9, {"refuses": "Invalid job id"})])
     def test_is_unbounded_where_a_terminal_kept_the_variables_of_a_job_that_is_over(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end, answer
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end, answer
     ) -> None:
         monkeypatch.setenv("SLURM_JOB_END_TIME", str(end))
         if answer:
             stand_in(tmp_path, "squeue", **answer)
-        with caplog.at_level(logging.WARNING):
+        with unittest.TestCase().assertLogs() as logged:
             assert time_left_s() is None
-        assert caplog.messages == ["SLURM_JOB_ID is ignored: job 4711 is over"]
+        assert [each.getMessage() for each in logged.records] == ["SLURM_JOB_ID is ignored: job 4711 is over"]
 
 
 class TestAJobHasEnded:
