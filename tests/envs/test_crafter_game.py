@@ -90,7 +90,8 @@ def test_the_number_aimed_at_is_scaled(frequency: float, light: float) -> None:
 
 def at_light(light: float, frequency: float) -> Game:
     """A world with nobody in it but the player."""
-    game = started(0, frequency)
+    game = started(0)
+    game._zombie_frequency = frequency
     for obj in game.world.objects:
         if obj is not game.player:
             game.world.remove(obj)
