@@ -176,7 +176,7 @@ def ttest_seeds(values: Mapping[RunKey, Sequence[float]], confidence: float = CO
     are the smaller of both numbers minus one, which rejects too seldom rather than too often.
     """
     import numpy
-    from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+    from scipy.stats import t as student  # type: ignore[import-untyped]
 
     means = {key: sum(own) / len(own) for key, own in values.items() if len(own)}
     wordings, seeds = count_levels(means)
@@ -192,8 +192,8 @@ def ttest_seeds(values: Mapping[RunKey, Sequence[float]], confidence: float = CO
         return Estimate(float(mean), float(mean), float(mean), cells.size)
     freedom = min(wordings, seeds) - 1
     error_of_mean = math.sqrt(variance / cells.size)
-    half, t = error_of_mean * stdtrit(freedom, (1 + confidence) / 2), mean / error_of_mean
-    p = 2 * stdtr(freedom, -abs(t))
+    half, t = error_of_mean * student.ppf((1 + confidence) / 2, freedom), mean / error_of_mean
+    p = 2 * student.sf(abs(t), freedom)
     return Estimate(float(mean), float(mean - half), float(mean + half), cells.size, float(t), float(p))
 
 
@@ -214,7 +214,7 @@ def count_levels(keys: Iterable[RunKey]) -> tuple[int, int]:
 def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
     """Test the mean of differences against zero as if they were independent; `None` without differences."""
     import numpy
-    from scipy.special import stdtr, stdtrit
+    from scipy.stats import ttest_1samp
 
     if not differences:
         return None
@@ -224,6 +224,6 @@ def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) ->
         return Estimate(mean, None, None, count)
     if numpy.ptp(given) <= 1e-12 * numpy.abs(given).max():  # equal up to rounding
         return Estimate(mean, mean, mean, count)
-    error = float(given.std(ddof=1)) / math.sqrt(count)
-    half, t = error * float(stdtrit(count - 1, (1 + confidence) / 2)), mean / error
-    return Estimate(mean, mean - half, mean + half, count, t, 2 * float(stdtr(count - 1, -abs(t))))
+    found = ttest_1samp(given, 0.0)
+    low, high = found.confidence_interval(confidence)
+    return Estimate(mean, float(low), float(high), count, float(found.statistic), float(found.pvalue))

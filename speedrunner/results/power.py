@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy
 from msgspec.structs import replace
-from scipy.special import nctdtr, stdtrit  # type: ignore[import-untyped]
+from scipy.stats import nct, t  # type: ignore[import-untyped]
 
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_finished, is_free
@@ -136,8 +136,8 @@ def seeds_needed(margins: Sequence[float], deviation: float, power: float) -> in
     confidence = CONFIDENCE if len(margins) == 1 else EQUIVALENCE
     fewest = 2 if deviation > 1e-12 else 3  # two equal values have no interval
     for count in range(fewest, MOST + 1) if margins else ():
-        critical = stdtrit(count - 1, (1 + confidence) / 2)
+        critical = t.ppf((1 + confidence) / 2, count - 1)
         shifts = [min(margin / max(deviation, 1e-12) * sqrt(count), 1e3) for margin in margins]
-        if 1 - sum(nctdtr(count - 1, shift, critical) for shift in shifts) >= power:
+        if 1 - sum(nct.cdf(critical, count - 1, shift) for shift in shifts) >= power:
             return count
     return MOST + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,9 @@ SETUP_ERRORS = (
     *(UnfitEnvironment, UnknownMethod),
 )
 """Errors in a configuration that are found before anything starts."""
+
+SMALL_CONTEXT = 4096
+"""Tokens of the largest context in which an observation can make a difference."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +156,9 @@ def set_up(
 def check_models(setup: Setup, policy: Policy) -> int:
     """Check the models of a new run against their files, and that the actor's first request fits its context.
 
-    Its observation is left out: a simulator takes seconds to open a task, in each run of a sweep, and
-    observations are short. Skills are left out, too: an episode with too many of them ends scored as it
-    stands.
+    In a large context its observation is left out: a simulator takes seconds to open a task, in each run of a
+    sweep, and observations are short. Skills are left out, too: an episode with too many of them ends scored
+    as it stands.
 
     Returns the tokens of the first request with all skills, which may be more than the context; 0 if unknown.
 
@@ -172,8 +176,13 @@ def check_models(setup: Setup, policy: Policy) -> int:
     if tokenizer is None or model_config.hosted:
         return 0
 
+    opening = Opening("", "")
+    if context <= SMALL_CONTEXT:
+        with closing(make_env(setup.config, model_config)) as env:
+            opening = env.reset([*setup.split.test, *setup.split.train][0])
+
     def count_tokens(spec: ActorSpec) -> int:
-        messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
+        messages = plain_messages(spec.messages(setup.env, opening, setup.config.run.wording))
         tools = spec.list_tools(setup.env)
         return len(open_transcript(model_config, spec.role, tokenizer, messages, tools).ids)
 

@@ -11,6 +11,7 @@ from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
 from speedrunner.store.run_data import RunData, load
 from tests.bundled_demo import Demo
+from tests.speedrunner.results.test_cache_rules import RULES, require_costs
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +30,11 @@ def demo(bundled_demo: Demo) -> RunData:
     assert " WARNING " in (bundled_demo.run / "server.log").read_text()  # vLLM's own stay there
     assert "WARNING" not in done.stdout + done.stderr
     return load(bundled_demo.run)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_its_costs_can_be_recomputed_from_its_files(bundled_demo: Demo, rule: str) -> None:
+    require_costs(bundled_demo.run, "tiny", rule, batch=10)
 
 
 def caveat() -> str:

@@ -1,4 +1,4 @@
-"""Costs of an invented run under each cache rule, recomputed from the files of the run alone."""
+"""Costs under each cache rule, recomputed from a run's files alone; for the demo in `engine.test_tiny`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.path
 
 
-def recompute(run: Path, rule: str) -> tuple[dict[int, float], float]:
-    """Return the cost of a test episode by checkpoint, and the run's sum, with none of the project's code."""
+def recompute(run: Path, rule: str, batch: int) -> tuple[dict[int, float], float, float]:
+    """Return the cost of a test episode by checkpoint, that of the run and of probes, without our code."""
     usd: dict[str, float] = defaultdict(float)
     longest: dict[tuple[str, str], int] = {}
     for line in (run / "requests.jsonl").read_text().splitlines():
@@ -67,7 +67,7 @@ def recompute(run: Path, rule: str) -> tuple[dict[int, float], float]:
         if rule == "provider":
             cached = cached - cached % STEP if cached >= MINIMUM else 0
         paid = UNCACHED * (usage["prompt"] - cached) + CACHED * cached + OUTPUT * usage["completion"]
-        usd[key or f"warm-ups of {labels['policy']}"] += paid / 1e6
+        usd[key or f"warm-ups of {labels.get('policy', 'none')}"] += paid / 1e6
     changed, newest = {0: 0}, 0
     for file in sorted((run / "sleeps").glob("*.json")):
         sleep = json.loads(file.read_text())
@@ -76,25 +76,37 @@ def recompute(run: Path, rule: str) -> tuple[dict[int, float], float]:
         changed[sleep["sleep"]] = newest
     episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
     served = Counter(changed[each["policy"]] for each in episodes)
-    costs = {}
-    for point, policy in ((0, 0), (2, 1), (4, 2)):
-        own = [usd[f"test/{point:04d}/{number:04d}"] for number in range(3)]
-        costs[point] = sum(own) / 3 + usd[f"warm-ups of {changed[policy]}"] / served[changed[policy]]
-        costs[point] += usd[f"sleep/{policy:04d}"] / 2
-    return costs, sum(usd.values())
+    warm_ups: dict[int, float] = defaultdict(float)
+    for policy, newest in changed.items():
+        warm_ups[newest] += usd[f"warm-ups of {policy}"]
+    costs: dict[int, float] = defaultdict(float)
+    tests = [(each["episode"].split("/"), each) for each in episodes if each["episode"].startswith("test")]
+    size = Counter(int(point) for (_, point, _), _ in tests)
+    for (_, point, _), each in tests:
+        policy = each["policy"]
+        share = warm_ups[changed[policy]] / served[changed[policy]] + usd[f"sleep/{policy:04d}"] / batch
+        costs[int(point)] += (usd[each["episode"]] + share) / size[int(point)]
+    return costs, sum(usd.values()), usd["warm-ups of none"]
+
+
+def require_costs(run: Path, model: str, rule: str, batch: int) -> None:
+    """Compare the costs of a run with those recomputed; a sleep follows each batch of so many rollouts."""
+    data = load(run)
+    prices = {model: Prices(UNCACHED, CACHED, OUTPUT)}
+    costs = run_costs(data, PriceBook("a list", prices, rule=RULES[rule]))
+    rows = list_rows(frame_checkpoints(data, costs))
+    by_point, total, probes = recompute(run, rule, batch)
+    assert (total > recompute(run, "engine", batch)[1]) == (rule != "engine")
+    assert {row["checkpoint"]: row["cost_usd"] for row in rows} == pytest.approx(by_point)
+    assert costs.total.usd == pytest.approx(total)
+    tests = sum(row["actor_usd"] * row["episodes"] for row in rows)
+    # Warm-ups are in the episodes, once; probes of the engine are in none.
+    assert tests + rows[-1]["training_usd"] == pytest.approx(total - probes)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_costs_are_those_of_the_ledger_and_each_request_is_paid_once(run: Path, rule: str) -> None:
-    data = load(run)
-    costs = run_costs(data, PriceBook("a list", {"m": Prices(UNCACHED, CACHED, OUTPUT)}, rule=RULES[rule]))
-    rows = list_rows(frame_checkpoints(data, costs))
-    by_point, total = recompute(run, rule)
-    assert (total > recompute(run, "engine")[1]) == (rule != "engine")
-    assert {row["checkpoint"]: row["cost_usd"] for row in rows} == pytest.approx(by_point)
-    assert costs.total.usd == pytest.approx(total)
-    tests = 3 * sum(row["actor_usd"] for row in rows)
-    assert tests + rows[-1]["training_usd"] == pytest.approx(total)  # warm-ups are in the episodes, once
+    require_costs(run, "m", rule, batch=2)
 
 
 def test_the_rule_of_a_provider_needs_a_list_with_a_minimum() -> None:

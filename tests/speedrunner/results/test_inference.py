@@ -6,6 +6,7 @@ import math
 
 import numpy
 import pytest
+from scipy.stats import binomtest
 
 from speedrunner.results.inference import (
     CONFIDENCE,
@@ -95,10 +96,8 @@ class TestSeeds:
         for won, of in ((0, 6), (6, 6), (1, 6), (5, 10)):
             found = estimate_score({0: [1.0] * won + [0.0] * (of - won)})
             assert found is not None
-            assert CONFIDENCE == 0.95
-            for end, deviations in zip(found.ends, (-1.959964, 1.959964), strict=True):
-                away = deviations * math.sqrt(end * (1 - end) / of)
-                assert end - won / of == pytest.approx(away, abs=1e-6)
+            around = binomtest(won, of).proportion_ci(CONFIDENCE, method="wilson")
+            assert found.ends == pytest.approx((around.low, around.high))
         assert estimate_score({0: [0.0] * 3, 1: [0.0] * 3}) == estimate_score({0: [0.0] * 6})
         for values in ({0: [0.0, 1.0], 1: [1.0, 1.0]}, {0: [0.0, 0.5]}, {0: [1.0]}):
             assert estimate_score(values) == bootstrap_seeds(values)

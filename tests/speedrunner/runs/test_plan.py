@@ -44,6 +44,13 @@ def outline(**changes: Any) -> list[str]:
     return lines
 
 
+def test_the_papers_schedule_has_a_sleep_after_every_ten_of_two_hundred_rollouts() -> None:
+    learning = [line for line in outline() if not line.startswith("test")]
+    pairs = [(f"wake {10 * n}-{10 * n + 9} v{n}", f"sleep v{n + 1}") for n in range(20)]
+    assert learning == [line for pair in pairs for line in pair]
+    assert outline(trains=False) == [f"test@{n} v0" for n in (0, 50, 100, 150, 200)]
+
+
 def test_a_partial_last_batch_is_followed_by_a_sleep_that_says_so() -> None:
     assert outline(rollouts=25, eval_every=25) == [
         "test@0 v0",
