@@ -15,6 +15,7 @@ from speedrunner.pages.html_parts import show_number
 from speedrunner.results.analysis_plan import compare_plans
 from speedrunner.results.claims import JudgedClaim, claim_tables, count_verdicts, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.cost_text import REPEATS_NOTE
 from speedrunner.results.means import Spread
 from speedrunner.results.pairing import note_limits
 from speedrunner.results.paper import PaperComparison, compare_with_paper, paper_tables
@@ -26,6 +27,9 @@ from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.episode_summary import MANY_REPEATS
 from speedrunner.store.files import StorageError
+
+REPEATED = "calls repeated"
+"""A column of `list_conditions`."""
 
 RATIOS = ("cached", "uncached", "repeated_calls", "llm_calls")
 """Columns of the checkpoints from which shares are made."""
@@ -90,6 +94,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         *claim_tables(judged),
         *paper_tables(rows),
     ]
+    notes += [REPEATS_NOTE] * (REPEATED in list_conditions(conditions)[0])
     caveats = {each for run in runs for each in (*run.caveats, *price_caveats(run.book, run.processes))}
     caveats |= {f"{run.path}: {each}" for run in runs for each in note_silent_sleeps(run.sleeps)}
     return Collected(
@@ -201,7 +206,7 @@ def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[li
         repeats.append(repeated.mean / calls.mean if repeated and calls and calls.mean else 0.0)
     columns = ["environment", "method", "model", "seeds", "rollouts", *headlines, "prompt cached"]
     if max(repeats, default=0.0) > MANY_REPEATS:
-        columns.append("calls repeated")
+        columns.append(REPEATED)
         for row, share in zip(rows, repeats, strict=True):
             row.append(f"{share:.0%}")
     return columns, rows

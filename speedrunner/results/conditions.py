@@ -142,7 +142,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
             == (run.condition_name.env, run.condition_name.model)
         ]
         differing = ", ".join(
-            f"{key}={value}"
+            f"{key}={'default' if value is None else value}"
             for key, value in settings[id(run)].items()
             if any(other.get(key, value) != value for other in comparable)
         )

@@ -108,7 +108,7 @@ def compare(sides: Sequence[RunResult]) -> Comparison:
     for side in others:
         if unlike := list_world_differences(first, side):
             raise CannotCompare(
-                f"{side.path} uses another environment than {first.path}: {', '.join(unlike)}"
+                f"{side.path} plays other worlds or limits than {first.path}: {', '.join(unlike)}"
             )
     points = [point for point in first.points if all(point in side.points for side in others)]
     if not points:
@@ -139,11 +139,14 @@ def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
 
 
 def note_limits(conditions: Sequence[Condition]) -> list[str]:
-    """Return a line for each condition with other limits than the first one of its environment."""
+    """Return a line for each condition with other limits than the first one of its environment, which has
+    another model. Of one model, `group_runs` names the settings that differ."""
     firsts: dict[str, Condition] = {}
     lines = []
     for each in conditions:
         first = firsts.setdefault(each.condition_name.env, each)
+        if each.condition_name.model == first.condition_name.model:
+            continue
         if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
             lines.append(f"{each.condition_name.env}: limits of {first.title} and {each.title}: {unlike}")
     return lines

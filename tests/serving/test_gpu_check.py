@@ -64,7 +64,7 @@ async def test_a_server_is_started_after_a_warning(
     async with deploy(model_config, ServiceOptions(), log=tmp_path / "log", say=said.append):
         pass
     words = [line.partition(" ")[0] for line in said]
-    assert [each for each in words if each != "creating"] == ["warning:", "starting", "vLLM"]
+    assert [each for each in words if each != "preparing"] == ["warning:", "starting", "vLLM"]
 
 
 @pytest.mark.parametrize("name", ["qwen3.5-27b", "tiny-hybrid"])

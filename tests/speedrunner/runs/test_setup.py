@@ -78,6 +78,7 @@ def test_agents_read_the_limits_that_apply_to_an_episode(line: str, limits: str)
     actor = Actor(setup.env, Recorder(model_config), setup.config)
     system, _ = setup.actor_spec(Policy(version=0)).messages(setup.env, Opening("", ""))
     assert f"at the latest after {limits.format('answers')}" in system.content
+    assert "2000 actions" in limits or "2000 actions" not in system.content
     told = describe_episodes(setup.env, actor.limits)
     assert f"at the latest after {limits.format('LLM calls (each with one tool call)')}" in told
 
