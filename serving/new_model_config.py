@@ -123,7 +123,7 @@ def describe_model(model: str | Path, name: str) -> str:
 def _require_files(folder: Path, spare: str = "") -> None:
     """Raise `InvalidModelConfig` if a model's folder lacks files, except those named `spare`."""
     if lost := [name for name in missing_files(folder) if name != spare]:
-        hints = [f"{CONVERT}: {file.name}" for file in folder.glob("*.gguf")][:1]
+        hints = [f"{file.name}: {CONVERT}" for file in folder.glob("*.gguf")][:1]
         raise InvalidModelConfig("; ".join((f"{folder} lacks {', '.join(lost)}", *hints)))
 
 
@@ -200,8 +200,8 @@ def check_files(
     tokenizer = _load_tokenizer(place, model_config.revision)
     if problems := "; ".join(_find_problems(model_config, tokenizer)):
         raise InvalidModelConfig(f"model {model_config.name!r} does not fit its files: {problems}")
-    if tokenizer.template.note and not is_chat:
-        say(f"{model_config.name}: {tokenizer.template.note}")
+    if (note := tokenizer.template.note(model_config.tools_in == "system")) and not is_chat:
+        say(f"{model_config.name}: {note}")
     return None if is_chat else tokenizer
 
 
@@ -225,11 +225,13 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
         elif difference := _find_difference(tokenizer, wanted):
             yield f"{difference} (remedy: `tools_in: system`)"
     said = [{"role": "system", "content": f"A. {LONG}"}, {"role": "user", "content": f"B. {LONG}"}]
+    lost = dict[str, None]()
     try:
         for name in ("actor", "inducer"):
             read = open_transcript(model_config, name, tokenizer, said, [LOOK]).text
-        if lost := [each["role"] for each in said if each["content"] not in read]:
-            yield f"its chat template cuts or rewrites messages ({', '.join(lost)})"
+            lost |= {each["role"]: None for each in said if each["content"] not in read}
+        if lost:
+            yield f"its chat template or tokenizer cuts or rewrites messages ({', '.join(lost)})"
         style = _find_thinking(tokenizer)
     except InvalidModelConfig as error:
         yield str(error)

@@ -32,7 +32,7 @@ ENGINE = "tests/engine"
 DEMO = (f"{ENGINE}/test_tiny.py", "tests/browser/test_screenshots.py")
 """Files of slow tests that look at the same demo."""
 
-OWN_SERVERS = (
+WITHOUT_SHARED_SERVER = (
     *("test_faults.py", "test_gpu_record.py", "test_hybrid_on_engine.py", "test_real_model.py"),
     *("test_replicas.py", "test_doctor_on_engine.py", "test_engine_flags.py"),
 )
@@ -67,7 +67,7 @@ sys.dont_write_bytecode = False
 # Each collection of garbage scans all loaded modules, which stay: collect less often.
 gc.set_threshold(10_000, 20, 50)
 digest_once()
-# Only after a power cut could a test of this process tell whether its files had reached the disk.
+# Only after a power cut could a test tell whether files had reached the disk: `tests/chaos` simulates one.
 os.fsync = lambda file: None  # type: ignore[assignment]
 
 
@@ -131,7 +131,7 @@ def group(file: str, is_slow: bool) -> str:
     """Return a test's file, or the folder of those tests that share an engine, a model or grammars."""
     if is_slow and file in DEMO:
         return DEMO[0]
-    if is_slow and file.endswith(OWN_SERVERS):
+    if is_slow and file.endswith(WITHOUT_SHARED_SERVER):
         return file
     if file.startswith(GRAMMARS):
         return GRAMMARS[0]

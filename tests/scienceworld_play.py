@@ -12,6 +12,7 @@ import random
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 from msgspec import to_builtins
@@ -78,6 +79,7 @@ def trace_hash(env: ScienceWorld, task: Task, random_actions: int) -> tuple[str,
     assert env._simulator is not None
     gold = gold_path(env._simulator, task.name, task.index)
     trace: list[Any] = [gold, to_builtins(env.reset(task))]
+    assert env.outcome().score == 0.0
     simulator = env._simulator  # perhaps another one, if the first has grown
 
     def keep(phrase: str, texts: list[str]) -> None:
@@ -101,15 +103,15 @@ def play_tasks(seed: int) -> tuple[str, set[str], int]:
     """
     names = list(VARIATIONS)
     random.Random(seed).shuffle(names)
-    env, lines, solved, peak = ScienceWorld(), list[str](), set[str](), 0
-    for name in names:
-        task = Task("scienceworld", name, variations_for_test(name)[-1])
-        found, score = trace_hash(env, task, random_actions=3)
-        lines.append(f"{name}: {found}\n")
-        solved |= {name} if score == 1.0 else set()
-        assert env._simulator is not None
-        peak = max(peak, env._simulator.resident_bytes())
-    env.close()
+    lines, solved, peak = list[str](), set[str](), 0
+    with closing(ScienceWorld()) as env:
+        for name in names:
+            task = Task("scienceworld", name, variations_for_test(name)[-1])
+            found, score = trace_hash(env, task, random_actions=3)
+            lines.append(f"{name}: {found}\n")
+            solved |= {name} if score == 1.0 else set()
+            assert env._simulator is not None
+            peak = max(peak, env._simulator.resident_bytes())
     return "".join(sorted(lines)), solved, peak
 
 

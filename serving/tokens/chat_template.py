@@ -81,15 +81,18 @@ class ChatTemplate:
         messages = [{"role": "system", "content": _ANSWER}, {"role": "user", "content": _FIRST}]
         return _ANSWER in self.try_render(messages, [_PROBE.openai] if self.writes_tools else [])
 
-    @property
-    def note(self) -> str:
-        """A line for users on the parts that the template omits; empty if it omits nothing."""
+    def note(self, tools_in_system: bool) -> str:
+        """Return a line for users on what the template omits; empty if it omits nothing.
+
+        Args:
+            tools_in_system: whether the system message shows the tools even if the template could.
+        """
         missing = ["tools"] * (not self.writes_tools) + ["the system message"] * (not self.writes_system)
         where = "system" if self.writes_system else "first user"
-        text = f"the chat template omits {' and '.join(missing)}, which go into the {where} message"
-        if not self.writes_tools and not self._writes_old_thoughts:
-            text += "; it drops reasoning of earlier answers, which stays in prompts here"
-        return text if missing else ""
+        parts = [f"omits {' and '.join(missing)}, which go into the {where} message"] * bool(missing)
+        if (tools_in_system or not self.writes_tools) and not self._writes_old_thoughts:
+            parts.append("drops reasoning of earlier answers, which stays in SpeedRunner's prompts")
+        return f"the chat template {'; it '.join(parts)}" if parts else ""
 
     @cached_property
     def _writes_old_thoughts(self) -> bool:

@@ -93,14 +93,15 @@ def _read(file: Path) -> dict[str, Plan]:
         return msgspec.convert(content, dict[str, Plan])
     except (msgspec.ValidationError, ValueError) as error:
         raise InvalidConfig(
-            f"{file} is not the plan that a sweep writes: restore it, or remove it"
+            f"{file} is not a plan as sweeps write it now: restore it, or move it away"
         ) from error
 
 
 def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], prices: str | None) -> list[str]:
     """Return a line for each planned experiment of the runs' folders: whether the analysis equals its plan.
 
-    Further lines name runs that a plan lacks, and runs that started before it was written or edited by hand.
+    Further lines name runs that a plan lacks, and runs that started before it was written. An edit by hand is
+    found by the runs that started after the newest addition to the plan.
     A plan that cannot be read is left out with a line, and so are folders without one if claims are judged.
 
     Args:

@@ -20,8 +20,8 @@ HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD")
 NOT_MEASURED = "not measured"
 
 REPEATS_NOTE = (
-    "repeated: calls that repeat the one before with the same result. run.stop_after_repeats=N ends an"
-    " episode after N of them."
+    "A repeated call is the call before, with the same result. run.stop_after_repeats=N ends an episode after"
+    " N of them."
 )
 
 

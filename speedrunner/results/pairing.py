@@ -139,13 +139,17 @@ def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
 
 
 def note_limits(conditions: Sequence[Condition]) -> list[str]:
-    """Return a line for each condition with other limits than the first one of its environment, which has
-    another model. Of one model, `group_runs` names the settings that differ."""
+    """Return a line for each condition with other limits than the first one of its environment.
+
+    If the settings of two conditions of one model set other limits, `group_runs` says so.
+    """
     firsts: dict[str, Condition] = {}
     lines = []
     for each in conditions:
         first = firsts.setdefault(each.condition_name.env, each)
-        if each.condition_name.model == first.condition_name.model:
+        configs = first.first.config, each.first.config
+        chosen = [(config.run.max_actions, config.model.actor.get("max_calls")) for config in configs]
+        if each.condition_name.model == first.condition_name.model and chosen[0] != chosen[1]:
             continue
         if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
             lines.append(f"{each.condition_name.env}: limits of {first.title} and {each.title}: {unlike}")

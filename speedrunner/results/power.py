@@ -95,6 +95,7 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
         return None
     a, b = (side and f"{' '.join(side.split()[:2])} first" for side in (row.a, row.b))
     start = collect_samples(replace(row, a=a, b=b), runs)
+    # Measures that need a library have no value at the first checkpoint: all their deviation is learned.
     before = split_variance(row, start) if len(start) > 1 else (nan, nan, 0.0, nan)
     played = [run for own in runs.values() for run in own.values()]
     learns = any(len(run.skills) or run.checkpoints["notes"].any() for run in played)

@@ -51,6 +51,7 @@ def outline_runs(runs: Iterable[tuple[Setup, str | None]]) -> list[Outline]:
         InvalidPlan: a run requests more tasks than there are.
         RunDirectoryError: a directory contains something else, or was played with something that has
             changed; or an initial policy does not exist.
+        InvalidConfig, EnvironmentFault: the actor's first prompt does not fit, or cannot be counted.
     """
     planned: dict[ConditionName | None, list[Outline]] = {}
     for setup, after in runs:

@@ -160,9 +160,11 @@ def check_models(setup: Setup, policy: Policy) -> int:
     sweep, and observations are short. Skills are left out, too: an episode with too many of them ends scored
     as it stands.
 
-    Returns the tokens of the first request with all skills, which may be more than the context; 0 if unknown.
+    Returns the tokens of the first request with the skills that the actor sees, which may be more than the
+    context; 0 if unknown.
 
-    Raises `InvalidConfig` if it does not, and the errors of `check_files` and `prepare`.
+    Raises `InvalidConfig` if the request without skills does not fit, and the errors of `check_files`,
+    `prepare` and `make_env`.
     """
     from serving.new_model_config import check_files  # heavy
     from serving.tokens.transcript import open_transcript

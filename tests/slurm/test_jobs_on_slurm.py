@@ -175,12 +175,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server for jobs whose own engine is not what is tested, as an override."""
     model = load_model_config("tiny-random")
-    server = VllmServer(model, bundled_folder(model.name), tmp_path_factory.mktemp("vllm") / "server.log")
-    asyncio.run(server.start())
+    started = VllmServer(model, bundled_folder(model.name), tmp_path_factory.mktemp("vllm") / "server.log")
+    asyncio.run(started.start())
     try:
-        yield f"serving.url={server.endpoint}"
+        yield f"serving.url={started.endpoint}"
     finally:
-        asyncio.run(server.stop())
+        asyncio.run(started.stop())
 
 
 @pytest.fixture

@@ -40,9 +40,10 @@ WRITTEN = 2**20
 
 def python_path(subject: Subject) -> Iterator[Finding]:
     """Name PYTHONPATH if it is set, since packages in it replace installed ones."""
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if folders := os.pathsep.join(each for each in given if each not in ("", str(CHECKOUT))):
-        text = f"it is set: packages in {folders} replace installed ones of the same name"
+    given = os.environ.get("PYTHONPATH")
+    folders = [each or os.curdir for each in (given or "").split(os.pathsep) if each != str(CHECKOUT)]
+    if given and folders:  # the console command has put the checkout in front
+        text = f"it is set: packages in {os.pathsep.join(folders)} replace installed ones of the same name"
         yield warning("PYTHONPATH", text, "if something below fails, unset PYTHONPATH and try again")
 
 

@@ -75,7 +75,7 @@ def test_a_folder_that_others_may_have_prepared_is_not_used(
         folder.symlink_to(tmp_path / "theirs")
     else:
         folder.touch()
-    with unittest.TestCase().assertLogs() as logged:
+    with unittest.TestCase().assertLogs(level="WARNING") as logged:
         settings = cache_settings({**JOB, "TMPDIR": str(disk)}, private)
     assert below(private, settings) == set(USUAL)
     assert f"caching in {folder} is off" in logged.output[0]

@@ -98,10 +98,8 @@ def test_a_model_reads_its_tools_the_form_of_a_call_and_each_reply(
 ) -> None:
     tokenizer = make(name)
     text = converse(tokenizer, name).text
-    note = (
-        tokenizer.template.note or "the chat template shows tools, but writes calls or replies in its own way"
-    )
-    golden(f"chat_templates/{name}.txt", f"[{note}]\n{text}\n")
+    note = tokenizer.template.note(tools_in_system=True)
+    golden(f"chat_templates/{name}.txt", f"[{note or 'it shows tools, but in its own way'}]\n{text}\n")
     first = text[: text.index("Find the door.") + 200]
     assert all(word in first for word in ("You walk.", '"go"', "steps"))
     assert REASONING.format(tokens=16) in first

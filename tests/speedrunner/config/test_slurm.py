@@ -55,7 +55,7 @@ class TestTheTimeThatIsLeft:
         assert time_left_s() is None
 
     def test_that_cannot_be_known_is_logged(self) -> None:
-        with unittest.TestCase().assertLogs() as logged:
+        with unittest.TestCase().assertLogs(level="WARNING") as logged:
             assert time_left_s() is None
         assert "the time limit of job 4711 is unknown: `squeue` is not installed here" in logged.output[0]
 
@@ -66,7 +66,7 @@ class TestTheTimeThatIsLeft:
         monkeypatch.setenv("SLURM_JOB_END_TIME", str(end))
         if answer:
             stand_in(tmp_path, "squeue", **answer)
-        with unittest.TestCase().assertLogs() as logged:
+        with unittest.TestCase().assertLogs(level="WARNING") as logged:
             assert time_left_s() is None
         assert [each.getMessage() for each in logged.records] == ["SLURM_JOB_ID is ignored: job 4711 is over"]
 

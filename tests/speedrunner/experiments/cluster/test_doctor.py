@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from serving.model_configs import load_model_config
+from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.config.findings import Finding, ok
 from speedrunner.experiments.cluster import doctor
 from speedrunner.experiments.cluster.cluster_subject import Subject, subject_of
@@ -30,6 +30,17 @@ from speedrunner.experiments.cluster.cluster_subject import subject_of
 (found,) = sandboxes(subject_of([]))
 print(found.level, found.text, found.remedy, sep="\\n")
 """
+
+
+@pytest.mark.parametrize(
+    ("given", "named"), [("", ""), ("OURS", ""), ("OURS:/a::/b", "/a:.:/b"), (":", ".:.")]
+)
+def test_folders_of_others_in_pythonpath_are_named(
+    given: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", given.replace("OURS", str(CHECKOUT)))
+    found = [each.text for each in doctor.python_path(subject_of([]))]
+    assert found == [f"it is set: packages in {named} replace installed ones of the same name"] * bool(named)
 
 
 def good(subject: Subject) -> Iterator[Finding]:

@@ -390,7 +390,7 @@ lock = __import__('struct').pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
     "the environment and the task": Attack(
         """
         import gc, sys
-        known = {'envs', 'tests.toy_env', 'speedrunner.workers.fork_server_process'} & set(sys.modules)
+        known = {'envs', 'tests.toy_env', 'speedrunner.workers.env_worker'} & set(sys.modules)
         names = {type(each).__name__ for each in gc.get_objects()}
         return sorted(known) + sorted(names & {'Corridor', 'Task', 'TextEnv'})
         """,

@@ -59,7 +59,7 @@ class TestWhereItCannotRun:
             require(Sandbox())
 
     def test_rlimits_warns(self) -> None:
-        with unittest.TestCase().assertLogs() as logged:
+        with unittest.TestCase().assertLogs(level="WARNING") as logged:
             require(Sandbox("rlimits"))
         assert "NOT isolated" in logged.output[0]
 
