@@ -92,7 +92,7 @@ FIRST = ("tests/slurm/", f"{ENGINE}/")
 """Folders whose tests take longest: they begin. Jobs of Slurm also wait, and leave the cores to others."""
 
 LONG = (
-    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_app.py"),
+    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_readme.py", "test_app.py"),
     *("test_worker_pool.py", "test_run_lock.py", "test_verify.py", "test_packages.py"),
 )
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""

@@ -121,7 +121,7 @@ def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_
     file = source / "some.gguf"
     file.touch()
     for given, problem in (
-        (source, r"Own_Model lacks \*\.safetensors; "),
+        (source, r"Own_Model lacks \*\.safetensors; some.gguf: "),
         (file, "some.gguf: "),
     ):
         done = in_process("init", "model", str(given), str(tmp_path))

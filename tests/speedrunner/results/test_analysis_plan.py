@@ -132,7 +132,7 @@ def test_a_bad_plan_is_left_out_and_the_others_are_compared(tmp_path: Path, text
     (tmp_path / "bad" / PLAN).write_text(text)
     bad = replace(summary(), path=str(tmp_path / "bad" / "run"))
     lines = compare_plans([bad, *runs], [], None)
-    advice = "is not the plan that a sweep writes: restore it, or remove it"
+    advice = "is not a plan as sweeps write it now: restore it, or move it away"
     assert lines[0] == f"the analysis plan is left out: {tmp_path}/bad/{PLAN} {advice}"
     assert "equals its plan" in lines[1]
     (tmp_path / "bad" / PLAN).unlink()
