@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
+from serving.errors import CannotContinue, ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall
@@ -92,9 +92,9 @@ class Conversation(ABC):
     def recall(self, completion: Completion) -> None:
         """Append an answer that the conversation got in another process, instead of asking for it.
 
-        Raises `NotImplementedError` for a conversation that no other process can continue.
+        Raises `CannotContinue` for a conversation that no other process can continue.
         """
-        raise NotImplementedError
+        raise CannotContinue
 
     def rest(self) -> None:  # noqa: B027 - messages hold nothing to release
         """Give up the slot in the cache until `ready`: the conversation now waits for another one."""

@@ -54,6 +54,11 @@ def system_sections(tools: Sequence[ToolSpec], form: str, reasoning_tokens: int)
     return sections + ([REASONING.format(tokens=reasoning_tokens)] if reasoning_tokens else [])
 
 
+def _three_turns(answer: str) -> Messages:
+    turns = (("user", _FIRST), ("assistant", answer), ("user", _SECOND))
+    return [{"role": role, "content": text} for role, text in turns]
+
+
 class ChatTemplate:
     """One chat template.
 
@@ -97,9 +102,7 @@ class ChatTemplate:
     @cached_property
     def _writes_old_thoughts(self) -> bool:
         """Whether a prompt has the reasoning of an answer before the last message."""
-        said = _FIRST, f"<think>\n{_THOUGHT}\n</think>\n\n{_ANSWER}", _SECOND
-        turns = zip(("user", "assistant", "user"), said, strict=True)
-        return _THOUGHT in self.try_render([{"role": role, "content": text} for role, text in turns], [])
+        return _THOUGHT in self.try_render(_three_turns(f"<think>\n{_THOUGHT}\n</think>\n\n{_ANSWER}"), [])
 
     def first_messages(
         self, messages: Messages, tools: Sequence[ToolSpec], form: str, reasoning_tokens: int = 0
@@ -140,8 +143,7 @@ class ChatTemplate:
     @cached_property
     def _later_turn(self) -> tuple[str, str, str, list[str]]:
         """The token that ends an answer, the text before and after the next message, and control tokens."""
-        turns = zip(("user", "assistant", "user"), (_FIRST, _ANSWER, _SECOND), strict=True)
-        messages = [{"role": role, "content": text} for role, text in turns]
+        messages = _three_turns(_ANSWER)
         text, closed = self.render(messages, [], True), self.render(messages, [], False)
         found = re.search(f"{_ANSWER}(.*?){_SECOND}(.*)", closed, re.DOTALL)
         if found is None or not text.startswith(closed):

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 import msgspec
 
 from serving.conversation import AnswerOverflow, Completion, Conversation
-from serving.errors import InvalidCall
+from serving.errors import CannotContinue, InvalidCall
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents.loop import Execute, ToolReply
@@ -133,7 +133,7 @@ class ResumedAgent(Conversation):
             completion = msgspec.structs.replace(completion, problem=problem)
         try:
             self._conversation.recall(completion)
-        except NotImplementedError:
+        except CannotContinue:
             raise ChangedSleep("its model's conversations cannot continue in another process") from None
         if step.overflowed:
             raise AnswerOverflow(turn.error or "", completion)

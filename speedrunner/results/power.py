@@ -3,7 +3,7 @@
 A seed's value varies with the seed itself, with what it learns (a library or notes), and with its test
 episodes. The variance between seeds before training is the seed's; the rest of that at the last checkpoint is
 that of what was learned. Without learning, all of it is the seed's. If no checkpoint comes before it, as in
-evaluations of a stored policy, the two cannot be told apart.
+evaluations of a stored policy, the two cannot be separated.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def split_variance(
 
 
 def seeds_needed(margins: Sequence[float], deviation: float, power: float) -> int:
-    """Return the smallest number of seeds at which t-tests over seeds reject all that is beyond the ends of a
+    """Return the smallest number of seeds at which t-tests over seeds reject everything beyond the ends of a
     range with this power; more than `MOST` if none is enough.
 
     Args:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from serving.errors import ServingError
+from serving.weights import is_there
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.plan import Due, Evaluate, Sleep, unfinished_steps
@@ -72,9 +73,9 @@ def _outline_run(setup: Setup, after: str | None) -> Outline:
         left = unfinished_steps(setup.plan(), stored, retry_faults=config.run.retry_faults)
     elif after is None:
         policy = setup.initial_policy()  # raises if it does not exist
-        with suppress(ServingError):  # its files may be missing here
-            tokens = check_models(setup, policy) if policy.skills else 0
-            notes += describe_overflow(tokens, setup.model_config.context)
+        if policy.skills and all(is_there(model_config) for model_config, _ in setup.services):
+            with suppress(ServingError):  # its files may be missing here
+                notes += describe_overflow(check_models(setup, policy), setup.model_config.context)
     models = (setup.model_config, setup.inducer_model_config)
     notes += [f"{risk}: run `speedrunner bench replay`." for model in models if (risk := model.cache_risk)]
     checkpoints = sum(isinstance(step, Evaluate) for step in plan)
