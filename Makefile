@@ -44,7 +44,7 @@ test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
 	@$(PYTEST) -n 3 -m "not slow"
 
 test-slow: venv  ## the tests that take long: killed servers, whole runs and experiments, Slurm
-	@$(PYTEST) -n 4 -m slow
+	@$(PYTEST) -n 5 -m slow
 
 chaos: venv  ## break N runs at random moments, resume and check them: `make chaos N=100`
 	@.venv/bin/python -m tests.chaos --trials $(or $(N),100)
