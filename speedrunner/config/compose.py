@@ -17,7 +17,6 @@ from speedrunner.config.schema import (
     InvalidConfig,
     default_mapping,
     from_mapping,
-    from_yaml,
     to_mapping,
 )
 
@@ -42,7 +41,7 @@ _OWN = "custom"
 """The file of an open group that a `package.module:Class` selects."""
 
 
-def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
+def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
     """Compose and check a configuration.
 
     Args:
@@ -50,8 +49,8 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
             `env=package.module:Class` selects a user's environment (or method), with options that are set
             like any other. `preset=paper` sets the values of a file, unless others do. Mappings are
             merged, lists are replaced. A value may refer to another: `${run.seed}`.
-        base: text of an existing run's `config.yaml`, which replaces the defaults; selecting a group
-            nevertheless replaces its whole section.
+        base: an existing run's configuration, which replaces the defaults; selecting a group nevertheless
+            replaces its whole section.
 
     Raises:
         InvalidConfig: an override is invalid or has an unknown name; a value has the wrong type or makes no
@@ -69,7 +68,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
                 choices[group] = choice
         _merge(content, defaults)
     else:
-        content = {key: part for key, part in to_mapping(from_yaml(base)).items() if key not in choices}
+        content = {key: part for key, part in to_mapping(base).items() if key not in choices}
     for group, choice in choices.items():
         file = Path(choice) if choice.endswith(YAML) else CONFIGS / group / f"{choice}.yaml"
         chosen = {"name": choice} if group == "model" else read_mapping(file)

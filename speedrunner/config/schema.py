@@ -10,7 +10,7 @@ import msgspec
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.plain_records import WrongData, flat, record, shown_differences
-from serving.plain_yaml import NotPlain, read_yaml, read_yaml_file, write_yaml
+from serving.plain_yaml import NotPlain, read_yaml_file, write_yaml
 from serving.usage import MAX_INTEGER, Prices
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -319,15 +319,6 @@ def to_mapping(config: Config) -> dict[str, Any]:
         if isinstance(section, dict) and "options" in section:
             section.update(sorted(section.pop("options").items()))
     return sections
-
-
-def from_yaml(text: str) -> Config:
-    """Parse the output of `to_yaml` as plain data; missing keys get their defaults. Raises
-    `InvalidConfig`."""
-    try:
-        return from_mapping(read_yaml(text))
-    except NotPlain as error:
-        raise InvalidConfig(f"cannot read the configuration: {error}") from None
 
 
 def read_file(file: Path) -> object:

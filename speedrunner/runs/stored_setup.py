@@ -23,7 +23,7 @@ from serving.model_config import ModelConfig, ServerOptions
 from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
 from speedrunner.config.names import name_shown
-from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_yaml
+from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.runs.stored_policy import find_policy
@@ -63,7 +63,7 @@ def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str
     Raises the errors of `compose`; `InvalidConfig` also if the run has a name that is neither bundled nor
     trusted.
     """
-    config = compose(overrides, base=to_yaml(usable(run, trust)))
+    config = compose(overrides, base=usable(run, trust))
     given = [each.partition("=")[2] for each in overrides]
     _require(config, run, [*trust, *given], (*CLASSES, *MODELS))
     return config

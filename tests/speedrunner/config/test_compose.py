@@ -19,8 +19,6 @@ from speedrunner.config.schema import (
     PricesConfig,
     RunConfig,
     differences,
-    from_yaml,
-    to_yaml,
 )
 from speedrunner.methods.method_registry import REGISTRY
 from tests.golden_tables import Golden, table
@@ -96,19 +94,19 @@ class TestExistingRun:
     BEFORE = ("run.dir=runs/demo", "run.rollouts=20", f"env={CORRIDOR}", "env.pit=-3")
 
     @pytest.fixture
-    def text(self) -> str:
-        return to_yaml(compose(self.BEFORE))
+    def base(self) -> Config:
+        return compose(self.BEFORE)
 
-    def test_the_same_command_gives_the_same_configuration(self, text: str) -> None:
-        assert compose([], base=text) == compose(self.BEFORE, base=text) == from_yaml(text)
+    def test_the_same_command_gives_the_same_configuration(self, base: Config) -> None:
+        assert compose([], base=base) == compose(self.BEFORE, base=base) == base
 
-    def test_values_change_it(self, text: str) -> None:
-        changed = compose(["run.rollouts=40", "serving.url=unix:/x"], base=text)
+    def test_values_change_it(self, base: Config) -> None:
+        changed = compose(["run.rollouts=40", "serving.url=unix:/x"], base=base)
         assert changed.serving.url == "unix:/x"
-        assert differences(from_yaml(text), changed) == ["run.rollouts: 20 -> 40"]
+        assert differences(base, changed) == ["run.rollouts: 20 -> 40"]
 
-    def test_a_chosen_group_replaces_the_section_and_its_options(self, text: str) -> None:
-        assert compose(["env=babyai"], base=text).env == ClassConfig(
+    def test_a_chosen_group_replaces_the_section_and_its_options(self, base: Config) -> None:
+        assert compose(["env=babyai"], base=base).env == ClassConfig(
             "babyai", {"num_dists": 0, "description": "paper"}
         )
 
