@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-Level = Literal["ok", "warning", "failed", "not checked"]
+Level = Literal["ok", "warning", "failed"]
 
 INDENT = " " * 13
 """Indentation below the level of a finding."""
@@ -24,7 +24,7 @@ class Finding(msgspec.Struct, frozen=True):
     Attributes:
         name: the checked item.
         level: `failed`: a run would not start or finish, its records are wrong, or a promise is broken.
-        text: the result; for a skipped check, the reason.
+        text: the result.
         remedy: what to do; empty if nothing needs to be done.
         details: the first differences, each with its place.
         found: total number of differences.

@@ -67,8 +67,7 @@ def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
     """Return the rows of `average_tests` with the costs and the size of the policies.
 
     Further columns: `sleep_usd`, `cost_usd`, `rollout_usd`; `training_NAME` for each of `SPENT`; `public` and
-    `skills` (counts), `notes` (whether the policy has notes for the actor), `whole` (whether all planned
-    episodes are finished).
+    `skills` (counts), `notes` (whether the policy has notes for the actor).
     """
     return add_costs(run, frame_episodes(run.episodes, costs), frame_sleeps(run, costs))
 
@@ -93,7 +92,6 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     found["public"] = [sum(skill.public for skill in policy.skills) for policy in own]
     found["skills"] = [len(policy.skills) for policy in own]
     found["notes"] = [bool(policy.notes) for policy in own]
-    found["whole"] = found["episodes"] >= run.settings.run.test_episodes
     return found
 
 

@@ -57,12 +57,9 @@ class EpisodeFile:
         last = {each.episode: each for each in self.attempts}
         return [each for each in self.attempts if last[each.episode] is each]
 
-    def lines(self, entries: Sequence[Entry]) -> Iterator[bytes]:
-        """Yield the JSON of attempts, one at a time in memory."""
-        places = [(each.start, each.size) for each in entries]
-        return json_lines.lines_at(self.path, places) if places else iter(())
-
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
-        for each, line in zip(entries, self.lines(entries), strict=True):
+        places = [(each.start, each.size) for each in entries]
+        lines = json_lines.lines_at(self.path, places) if places else ()
+        for each, line in zip(entries, lines, strict=True):
             yield json_records.as_record(line, Trajectory, f"{self.path}, line {each.line},")

@@ -31,11 +31,11 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
     return record
 
 
-def read_json(path: Path, type_: Any = dict[str, Any]) -> Any:
-    """Read a JSON file that has no `format`. Raises `StorageError`."""
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object that has no `format`. Raises `StorageError`."""
     content = read_content(path)
     try:
-        return msgspec.json.decode(content, type=type_)
+        return msgspec.json.decode(content, type=dict[str, Any])
     except _NOT_JSON as error:
         raise StorageError(f"{path} is damaged: {error}") from error
 

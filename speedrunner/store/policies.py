@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -130,11 +130,10 @@ def _read(folder: Path) -> Policy:
     index = json_records.read_record(folder / INDEX, LibraryIndex)
     module = files.read_content(folder / "skills.py")
     notes = files.read_content(folder / "notes.md")
-    method: dict[str, Any] = json_records.read_json(folder / "method.json")
     return Policy(
         version=index.version,
         module=module.decode(),
         skills=index.skills,
         notes=notes.decode(),
-        method=method,
+        method=json_records.read_json(folder / "method.json"),
     )

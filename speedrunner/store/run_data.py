@@ -161,13 +161,6 @@ class RunData:
         """Return the number of finished episodes of a phase, without decoding their texts."""
         return sum(len(self._episode_file(phase, each).newest) for each in self.files.numbers(phase))
 
-    def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
-        """Yield the key and the JSON line of every attempt at the episodes of a phase."""
-        for number in self.files.numbers(phase):
-            file = self._episode_file(phase, number)
-            for entry, line in zip(file.attempts, file.lines(file.attempts), strict=True):
-                yield entry.episode, line
-
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
         """Return one summary row per finished episode, including rows that a kill kept from being written."""

@@ -26,7 +26,6 @@ class Subject:
         given: the command's arguments.
         root: the folder of a list's runs, if one was given.
         model_configs: the models of all roles, as the runs adapt them.
-        served: models that need a server.
         together: models with servers that one run starts, for each different run.
         attached: models with a running server, and how to reach it.
         gpus: most GPUs that the servers of one run take.
@@ -36,7 +35,6 @@ class Subject:
     root: Path | None
     configs: list[Config]
     model_configs: list[ModelConfig]
-    served: list[ModelConfig]
     together: list[list[ModelConfig]]
     attached: list[tuple[ModelConfig, ServingConfig]]
     gpus: int
@@ -89,7 +87,6 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
         )
     configs = [run.config for run in grid_of(given, folder).runs()] if lists else [compose(given)]
     model_configs: list[ModelConfig] = []
-    served: list[ModelConfig] = []
     attached: list[tuple[ModelConfig, ServingConfig]] = []
     together: list[list[ModelConfig]] = []
     gpus = 0
@@ -103,10 +100,9 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
         if inducer is not actor and not inducer.hosted:
             own.append(inducer)
         model_configs += [actor, inducer]
-        served += own
         together.append(own)
         gpus = max(gpus, sum(model_config.all_gpus for model_config in own))
-    servers = _once(served), _once(together), _once(attached)
+    servers = _once(together), _once(attached)
     return Subject(tuple(given), folder, configs, _once(model_configs), *servers, gpus)
 
 

@@ -119,7 +119,6 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         "public": 1,
         "skills": 2,
         "notes": True,
-        "whole": False,
     }
 
 

@@ -125,7 +125,8 @@ class TestOneEpisode:
         assert data.trajectory("train/0").turns[0].text == "again"
         played = [each.episode for each in data.trajectories()]
         assert sorted(played) == sorted({row.episode for row in data.episodes if row.phase == "train"})
-        assert [key for key, _ in data.lines("train")].count("train/0000") == 2
+        every = [each.episode for each in data.played("train", every_attempt=True)]
+        assert every.count("train/0000") == 2
 
 
 class TestBadInput:

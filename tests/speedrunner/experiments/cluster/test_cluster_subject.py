@@ -14,21 +14,22 @@ from speedrunner.experiments.cluster.cluster_subject import subject_of
 def test_a_run_has_one_model_for_all_roles() -> None:
     found = subject_of(["model=tiny", "env=babyai", "run.dir=somewhere/one"])
     assert found.model_configs == [load_model_config("tiny")]
-    assert found.served == [load_model_config("tiny")]
+    assert found.together == [[load_model_config("tiny")]]
     assert [each.name for each in found.environments] == ["babyai"]
     assert (found.folders, found.gpus) == ([Path("somewhere").absolute()], 0)
 
 
 def test_another_inducer_takes_gpus_of_its_own() -> None:
     found = subject_of(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
-    assert [model_config.name for model_config in found.served] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
+    (servers,) = found.together
+    assert [model_config.name for model_config in servers] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
     assert found.gpus == 2 * 2 + 1
 
 
 def test_nothing_is_started_for_what_runs_elsewhere() -> None:
-    assert subject_of(["model=gpt-5.4-mini"]).served == []
+    assert subject_of(["model=gpt-5.4-mini"]).together == [[]]
     attached = subject_of(["model=qwen3-8b", "serving.url=http://127.0.0.1:8000/v1"])
-    assert (attached.served, attached.gpus) == ([], 0)
+    assert (attached.together, attached.gpus) == ([[]], 0)
     (reached,) = attached.attached
     assert (reached[0].name, reached[1].url) == ("qwen3-8b", "http://127.0.0.1:8000/v1")
     assert attached.model_configs == [load_model_config("qwen3-8b")]  # whose tokenizer is needed here
