@@ -14,7 +14,8 @@ from speedrunner.pages.edit_diffs import compare_libraries, compare_texts
 from speedrunner.pages.html_parts import html_table, link
 from speedrunner.pages.shown_calls import highlight
 from speedrunner.pages.view_parts import Context, NotFound, heading
-from speedrunner.results.skill_table import SkillHistory, list_skills, skill_history
+from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
+from speedrunner.results.writing import list_rows
 from speedrunner.store.run_data import RunData
 
 
@@ -49,20 +50,19 @@ def version_page(run: RunData, version: int) -> Context:
 
 def skills_page(run: RunData) -> Context:
     """Return all skills that a run ever had, those first that the actor called most often."""
-    stored, rows = run.policies.versions(), []
-    skills = list_skills(skill_history(run))
-    for each in sorted(skills, key=lambda each: (-each.calls, -each.inner_calls)):
-        end = each.removed
-        having = [version for version in stored if version >= each.changed and (end is None or version < end)]
-        address = f"library/{having[-1]:04d}.html#skill-{each.skill}" if having else ""
+    history, rows = skill_history(run), []
+    skills = frame_skills(history).sort_values(["calls", "inner_calls"], ascending=False, kind="stable")
+    for each in list_rows(skills):
+        name, end = each["skill"], each["removed"]
+        last = max(version for version in history.libraries if end is None or version < end)
         rows.append(
             [
-                link(address, each.skill) if address else each.skill,
-                "actor" if each.public else "skills",
-                *(each.calls, each.inner_calls, each.errors, each.score),
-                each.actions if each.calls else None,
-                each.steps_saved if each.calls else None,
-                each.changed,
+                link(f"library/{last:04d}.html#skill-{name}", name),
+                "actor" if each["public"] else "skills",
+                *(each["calls"], each["inner_calls"], each["errors"], each["score"]),
+                each["actions"] if each["calls"] else None,
+                each["steps_saved"] if each["calls"] else None,
+                each["changed"],
                 end,
             ]
         )
@@ -80,7 +80,6 @@ def history_page(run: RunData) -> Context:
     return {
         **heading(run),
         "versions": sorted(history.libraries),
-        "stored": set(run.policies.versions()),
         "timeline": _version_table(run, history) if history.versions else Markup(),
     }
 

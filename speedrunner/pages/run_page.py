@@ -101,10 +101,9 @@ def runs_table(found: Mapping[str, Path]) -> Markup:
 def episodes_page(run: RunData) -> Context:
     """Return the index of a run: its episodes with the skills that ran in them."""
     history = skill_history(run)
-    called = {use.episode: use.calls for use in history.uses}
-    stored, rows = set(run.policies.versions()), []
+    rows = []
     for row in sorted(run.rows, key=lambda row: row.episode):
-        skills = called.get(row.episode, {})
+        skills = history.calls.get(row.episode, {})
         usage = row.usage
         rows.append(
             [
@@ -113,7 +112,7 @@ def episodes_page(run: RunData) -> Context:
                 row.score,
                 *(row.llm_calls, row.actions, row.invalid_calls, row.repeated_calls),
                 *(usage.uncached, usage.cached, usage.completion),
-                _library_link(row.policy, stored),
+                link(f"library/{row.policy:04d}.html", row.policy),
                 f"{row.task.name} {row.task.index}",
                 ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in skills.items()),
             ]
@@ -195,10 +194,6 @@ def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[st
     return drawn
 
 
-def _library_link(version: int, stored: set[int]) -> Markup | int:
-    return link(f"library/{version:04d}.html", version) if version in stored else version
-
-
 def _checkpoint_table(points: Sequence[Row]) -> Markup:
     shown = {
         name: column
@@ -216,15 +211,16 @@ def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
         each = summarize_sleep(msgspec.to_builtins(record))
         cost = costs.get(record.sleep, {})
         summary = fold(each["summary"])
+        number = record.sleep
         rows.append(
             [
-                link(f"sleep/{record.sleep:04d}/1.html", f"Sleep {record.sleep}"),
+                link(f"sleep/{number:04d}/1.html", f"Sleep {number}"),
                 each["rollouts"],
                 ", ".join(each["accepted"]) or "none",
                 len(each["refused"]),
                 cost.get("output") or None,
                 cost.get("usd") or None,
-                _library_link(record.sleep, stored),
+                link(f"library/{number:04d}.html", number) if number in stored else number,
                 summary + element("p", "problem", each["error"]) if each["error"] else summary,
             ]
         )

@@ -22,7 +22,7 @@ from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import add_costs, average_tests
 from speedrunner.results.pricing import OWN, PriceBook, price_book
-from speedrunner.results.skill_table import SkillHistory, SkillRow, list_skills, skill_history
+from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
@@ -44,7 +44,7 @@ class RunResult:
             cache rule `cold`, as `usd_cold` of `episodes`.
         unfinished: planned checkpoints that are not finished.
         sleeps: see `frame_sleeps`.
-        skills: one row per skill, with the fields of `SkillRow`.
+        skills: see `frame_skills`.
         processes: oldest first.
         unpriced: models without known prices.
         caveats: notes on the results from the model configs.
@@ -191,12 +191,12 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     """
     run = load(path)
     if not run.processes and not run.rows:  # it was created and has not started
-        costs, history, book = None, SkillHistory({}, [], []), PriceBook(prices or OWN, {})
+        costs, history, book = None, SkillHistory({}, [], {}), PriceBook(prices or OWN, {})
         episodes = frame_episodes([])
     else:
         costs = run_costs(run, book := price_book(run, prices))
         history, episodes = skill_history(run), frame_episodes(run.episodes, costs)
-    skills, sleeps = frame_skills(list_skills(history)), frame_sleeps(run, costs)
+    skills, sleeps = frame_skills(history), frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     if costs is not None:
         costs = run_costs(run, msgspec.structs.replace(book, rule=CacheRule("cold")))
@@ -216,9 +216,3 @@ def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> panda
     }
     rows = [msgspec.structs.astuple(statistics[policy]) for policy in checkpoints["policy"]]
     return checkpoints.join(pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float))
-
-
-def frame_skills(skills: list[SkillRow]) -> pandas.DataFrame:
-    """Return one row per skill that a run ever had."""
-    found = pandas.DataFrame(map(msgspec.structs.asdict, skills), columns=[*SkillRow.__struct_fields__])
-    return found.astype({"removed": "Int64"})

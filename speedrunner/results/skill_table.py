@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from speedrunner.library.library import Library
-from speedrunner.store.records import CallNode, Skill, Trajectory, is_failure
+from speedrunner.store.records import CallNode, Skill, Trajectory
 from speedrunner.store.run_data import RunData
+
+if TYPE_CHECKING:
+    import pandas
 
 START = "from the start"
 
+COUNTS = ("calls", "inner_calls", "errors", "actions")
 
-class SkillVersion(msgspec.Struct):
+
+@dataclass
+class SkillVersion:
     """One version of a skill, in all finished episodes, held-out ones included.
 
     Attributes:
@@ -43,19 +48,6 @@ class SkillVersion(msgspec.Struct):
     scored: int = 0
     score: float = 0.0
 
-    @property
-    def total(self) -> int:
-        """Return the calls by the actor and by other code."""
-        return self.calls + self.inner_calls
-
-
-class Use(msgspec.Struct, frozen=True):
-    """One episode: its key, the policy that played it, and the calls of each skill by any code."""
-
-    episode: str
-    policy: int
-    calls: dict[str, int]
-
 
 @dataclass(frozen=True)
 class SkillHistory:
@@ -64,37 +56,12 @@ class SkillHistory:
     Attributes:
         libraries: by version of the policy.
         versions: versions of all skills, in the order in which sleeps made them.
-        uses: the episodes.
+        calls: by episode, the calls of each skill by any code; empty if the run never had a skill.
     """
 
     libraries: dict[int, Library]
     versions: list[SkillVersion]
-    uses: list[Use]
-
-
-class SkillRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One skill over a whole run, with the calls of all its versions in all finished episodes.
-
-    Attributes:
-        created, changed: the sleeps that wrote it and changed it last; 0: the run started with it.
-        removed: the sleep that deleted or renamed it.
-        public: its last visibility.
-        calls, inner_calls, errors, actions: see `SkillVersion`.
-        steps_saved: `actions` minus `calls`: the LLM calls that it saved the actor.
-        score: mean score of the episodes in which the actor called it; `None` without one.
-    """
-
-    skill: str
-    created: int
-    changed: int
-    removed: int | None
-    public: bool
-    calls: int
-    inner_calls: int
-    errors: int
-    actions: int
-    steps_saved: int
-    score: float | None
+    calls: dict[str, dict[str, int]]
 
 
 def skill_history(run: RunData) -> SkillHistory:
@@ -120,39 +87,37 @@ def skill_history(run: RunData) -> SkillHistory:
                 versions.append(there[name])
         before, current[number] = library, dict(there)
     if not versions:
-        return SkillHistory(libraries, [], [])  # no skills, so no episode needs to be read
+        return SkillHistory(libraries, [], {})  # no skills, so no episode needs to be read
     played = chain(run.played("train"), run.played("test"))
-    uses = [_count_uses(each, current.get(each.policy, {})) for each in played]
-    return SkillHistory(libraries, versions, uses)
+    calls = {each.episode: _count_calls(each, current.get(each.policy, {})) for each in played}
+    return SkillHistory(libraries, versions, calls)
 
 
-def list_skills(history: SkillHistory) -> list[SkillRow]:
-    """Return all skills that a run ever had, in the order in which they were created."""
-    by_name: dict[str, list[SkillVersion]] = {}
-    for version in history.versions:
-        by_name.setdefault(version.name, []).append(version)
-    rows = []
-    for name, own in by_name.items():
-        last = own[-1]
-        calls, actions, scored = (
-            sum(getattr(each, field) for each in own) for field in ("calls", "actions", "scored")
-        )
-        rows.append(
-            SkillRow(
-                skill=name,
-                created=own[0].sleep,
-                changed=last.sleep,
-                removed=last.until if last.removed else None,
-                public=last.public,
-                calls=calls,
-                inner_calls=sum(each.inner_calls for each in own),
-                errors=sum(each.errors for each in own),
-                actions=actions,
-                steps_saved=actions - calls,
-                score=sum(each.score for each in own) / scored if scored else None,
-            )
-        )
-    return rows
+def frame_skills(history: SkillHistory) -> pandas.DataFrame:
+    """Return one row per skill that a run ever had, in the order in which they were created.
+
+    Columns: `skill`; `created` and `changed` (the sleeps that wrote it and changed it last; 0: the run
+    started with it); `removed` (the sleep that deleted or renamed it); `public` (its last visibility);
+    `COUNTS` (see `SkillVersion`) of all its versions; `steps_saved` (`actions` minus `calls`: the LLM calls
+    that it saved the actor); `score` (mean score of the episodes in which the actor called it; missing
+    without one).
+    """
+    import pandas
+
+    versions = pandas.DataFrame(history.versions, columns=[each.name for each in fields(SkillVersion)])
+    by_skill = versions.groupby("name", sort=False)
+    sums = by_skill[[*COUNTS, "scored", "score"]].sum()
+    last = versions.drop_duplicates("name", keep="last").set_index("name")
+    columns = {
+        "created": by_skill["sleep"].first(),
+        "changed": last["sleep"],
+        "removed": last["until"].where(last["removed"]).astype("Int64"),
+        "public": last["public"],
+        **sums[[*COUNTS]],
+        "steps_saved": sums["actions"] - sums["calls"],
+        "score": sums["score"] / sums["scored"],
+    }
+    return pandas.DataFrame(columns, index=sums.index).rename_axis("skill").reset_index()
 
 
 def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | None:
@@ -167,8 +132,8 @@ def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | 
     return "edited in shared code" if skill.edited == sleep != old.edited else None
 
 
-def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
-    """Count an episode's calls for the skill versions of that time."""
+def _count_calls(played: Trajectory, there: dict[str, SkillVersion]) -> dict[str, int]:
+    """Count an episode's calls for the skill versions of that time; return those of each skill."""
     called: dict[str, SkillVersion] = {}
     calls: dict[str, int] = {}
     for turn in played.turns:
@@ -187,12 +152,12 @@ def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
         if played.outcome is not None:
             skill.scored += 1
             skill.score += played.outcome.score
-    return Use(played.episode, played.policy, calls)
+    return calls
 
 
 def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:
     """Return the skill version of a call, if it is a skill's, and count its error."""
     skill = there.get(node.name) if node.kind == "skill" else None
-    if skill is not None and is_failure(node.error):
+    if skill is not None and node.failed:
         skill.errors += 1
     return skill

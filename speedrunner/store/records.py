@@ -70,12 +70,6 @@ class Message(msgspec.Struct, frozen=True):
     content: str
 
 
-def is_failure(error: str | None) -> bool:
-    """Return whether a call with this error failed. The end of the episode, which stops all calls, is no
-    failure."""
-    return error is not None and not error.startswith("EpisodeEnded:")
-
-
 class CallNode(msgspec.Struct):
     """One executed call and the calls that it made, in order.
 
@@ -107,8 +101,8 @@ class CallNode(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended by an error; see `is_failure`."""
-        return is_failure(self.error)
+        """Whether it ended by an error. The end of the episode, which stops all calls, is no failure."""
+        return self.error is not None and not self.error.startswith("EpisodeEnded:")
 
     def below(self) -> Iterator[CallNode]:
         """Yield every call below this one, in order."""

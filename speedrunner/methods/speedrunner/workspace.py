@@ -173,7 +173,7 @@ def skill_stats() -> list[dict[str, Any]]:
 
 
 def _failed(call: dict[str, Any]) -> bool:
-    """Return whether a call failed, as `is_failure` of the store, which cannot be imported here."""
+    """Return whether a call failed, as `CallNode.failed` of the store, which cannot be imported here."""
     return call["error"] is not None and not call["error"].startswith("EpisodeEnded:")
 
 

@@ -17,11 +17,12 @@ from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.means import average_tests
 from speedrunner.results.measures import SPENT
 from speedrunner.results.pricing import PriceBook
-from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
+from speedrunner.results.run_result import LIBRARY, RunResult
+from speedrunner.results.skill_table import SkillHistory, frame_skills
 from speedrunner.store.records import EpisodeRow, Termination
 
 EMPTY = LibraryStatistics(0, 0, None, 0.0, None, None)
-NO_SKILLS, NO_EPISODES = frame_skills([]), frame_episodes([])
+NO_SKILLS, NO_EPISODES = frame_skills(SkillHistory({}, [], {})), frame_episodes([])
 USUAL = {"score": 0.5, "llm_calls": 10.0, "actions": 20.0, "uncached": 100.0, "cached": 900.0, "output": 40.0,
          "usd": 0.01}  # fmt: skip
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.skill_table import SkillRow, SkillVersion, list_skills, skill_history
+from speedrunner.results.skill_table import SkillVersion, frame_skills, skill_history
+from speedrunner.results.writing import list_rows
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import load
@@ -17,18 +18,13 @@ from tests.speedrunner.results.small_runs import (
 )
 
 
-def rows_of(path: Path) -> dict[str, SkillRow]:
-    run = load(path)
-    return {each.skill: each for each in list_skills(skill_history(run))}
-
-
 class TestHistory:
     def test_each_version_has_the_calls_of_the_episodes_that_were_played_with_it(
         self, tmp_path: Path
     ) -> None:
         learnt(tmp_path / "run")
         history = skill_history(load(tmp_path / "run"))
-        assert [use.calls for use in history.uses if use.episode.startswith("train")] == [
+        assert [calls for episode, calls in history.calls.items() if episode.startswith("train")] == [
             {},
             {},
             {"home": 1, "_step": 1},
@@ -76,8 +72,10 @@ class TestHistory:
         run.policy(0, {"one": "return two()", "two": "return walk()"})
         stopped = skill("two", 1, "EpisodeEnded: stopped because the environment has ended the episode")
         run.train(0, [skill("one", 1, "ValueError: no"), skill("one", 1, stopped.error, stopped)])
-        found = {each.name: (each.total, each.errors) for each in skill_history(load(run.path)).versions}
-        assert found == {"one": (2, 1), "two": (1, 0)}
+        found = [
+            (each.calls, each.inner_calls, each.errors) for each in skill_history(load(run.path)).versions
+        ]
+        assert found == [(2, 0, 1), (0, 1, 0)]
 
     def test_a_policy_that_was_played_with_and_is_gone(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")
@@ -87,11 +85,15 @@ class TestHistory:
             skill_history(load(run.path))
 
 
-class TestRows:
-    def test_life_calls_and_steps(self, tmp_path: Path) -> None:
-        learnt(tmp_path / "run")
-        home, step = rows_of(tmp_path / "run").values()
-        assert (home.created, home.changed, home.removed, home.public) == (1, 2, None, True)
-        assert (home.calls, home.inner_calls, home.errors) == (6, 0, 1)
-        assert (home.actions, home.steps_saved, home.score) == (22, 22 - 6, (0.5 + 1 + 1 + 1 + 2) / 6)
-        assert (step.created, step.removed, step.calls, step.inner_calls, step.errors) == (1, 2, 0, 2, 2)
+def test_a_row_has_life_calls_and_steps_of_all_versions(tmp_path: Path) -> None:
+    learnt(tmp_path / "run")
+    home, step = list_rows(frame_skills(skill_history(load(tmp_path / "run"))))
+    assert home == {
+        **{"skill": "home", "created": 1, "changed": 2, "removed": None, "public": True},
+        **{"calls": 6, "inner_calls": 0, "errors": 1, "actions": 22, "steps_saved": 22 - 6},
+        "score": (0.5 + 1 + 1 + 1 + 2) / 6,
+    }
+    assert step == {
+        **{"skill": "_step", "created": 1, "changed": 1, "removed": 2, "public": False},
+        **{"calls": 0, "inner_calls": 2, "errors": 2, "actions": 0, "steps_saved": 0, "score": None},
+    }
