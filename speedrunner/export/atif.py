@@ -20,7 +20,6 @@ import msgspec
 from serving.usage import Prices, Usage
 from speedrunner.config.names import condition_name
 from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names, timestamp
-from speedrunner.store.files import explain_errors
 from speedrunner.store.records import CallNode, Turn
 from speedrunner.store.run_data import RunData, load
 
@@ -30,20 +29,20 @@ Json = dict[str, Any]
 
 
 def write_trajectories(paths: Sequence[Path], folder: Path) -> int:
-    """Write each run into a subfolder. Return the number of trajectories.
+    """Write each run into a subfolder of an empty folder. Return the number of trajectories.
 
     Raises:
-        StorageError: a run cannot be read, or the folder cannot be written.
+        StorageError: a run cannot be read.
         InvalidConfig: a run's configuration cannot be read.
+        OSError: the folder cannot be written.
     """
     count = 0
-    with explain_errors(folder, "written"):
-        for name, path in zip(run_names(paths), paths, strict=True):
-            run = load(path)
-            (folder / name).mkdir(parents=True, exist_ok=True)
-            for key, document in _documents(run, name):
-                (folder / name / f"{key}.json").write_bytes(msgspec.json.encode(document))
-                count += 1
+    for name, path in zip(run_names(paths), paths, strict=True):
+        run = load(path)
+        (folder / name).mkdir()
+        for key, document in _documents(run, name):
+            (folder / name / f"{key}.json").write_bytes(msgspec.json.encode(document))
+            count += 1
     return count
 
 

@@ -19,7 +19,6 @@ from jinja2 import Environment
 from speedrunner.config.console import visible
 from speedrunner.config.names import condition_name
 from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names
-from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Turn
 from speedrunner.store.run_data import RunData, load
@@ -31,18 +30,19 @@ CARD = Path(__file__).with_name("dataset_card.jinja")
 
 
 def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
-    """Write runs into a folder, which is created if missing. Return the number of rows by split.
+    """Write runs into an empty folder. Return the number of rows by split.
 
     Raises:
-        StorageError: a run cannot be read, or the folder cannot be written.
+        StorageError: a run cannot be read.
         InvalidConfig: a run's configuration cannot be read.
+        OSError: the folder cannot be written.
     """
     pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     schema = _schema(pyarrow)
     runs = list(zip(run_names(paths), paths, strict=True))
     counts: dict[str, int] = {}
-    with explain_errors(folder, "written"), ExitStack() as stack:
-        (folder / "data").mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        (folder / "data").mkdir()
         for split in get_args(Split):
             file = folder / "data" / f"{split}-00000-of-00001.parquet"
             rows = chain.from_iterable(_rows(load(path), name, split) for name, path in runs)
@@ -52,10 +52,9 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
                 writer.write_table(pyarrow.Table.from_pylist(group, schema))
                 counts[split] = counts.get(split, 0) + len(group)
         (folder / "configurations").mkdir()
-        for name, path in runs:
-            text = load(path).config_text
-            (folder / "configurations" / f"{name}.yaml").write_text(text, encoding="utf-8")
         loaded = [(name, load(path)) for name, path in runs]
+        for name, run in loaded:
+            (folder / "configurations" / f"{name}.yaml").write_text(run.config_text, encoding="utf-8")
         (folder / "README.md").write_text(_card(list(counts), loaded), encoding="utf-8")
     return counts
 

@@ -16,7 +16,6 @@ from speedrunner.export.conversations import of_episode, run_names, timestamp
 from speedrunner.results.frames import frame_episodes
 from speedrunner.results.means import average_tests
 from speedrunner.results.writing import list_rows
-from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory, Turn
 from speedrunner.store.run_data import RunData, load
@@ -25,26 +24,25 @@ SCORER = "score"
 
 
 def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
-    """Write the evaluations of runs into a folder, which is created if missing. Return the logs.
+    """Write the evaluations of runs into an empty folder. Return the logs.
 
     An episode that ended by an infrastructure error has an error and no score.
 
     Raises:
-        StorageError: a run cannot be read, or the folder cannot be written.
+        StorageError: a run cannot be read.
         InvalidConfig: a run's configuration cannot be read.
+        OSError: the folder cannot be written.
     """
     inspect = import_module("inspect_ai.log")
     written: list[Path] = []
-    with explain_errors(folder, "written"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, path in zip(run_names(runs), runs, strict=True):
-            run = load(path)
-            for point in list_rows(average_tests(frame_episodes(run.episodes))):
-                if not (played := run.evaluations(point["checkpoint"])):
-                    continue  # a damaged run may have only summary rows
-                file = folder / f"{name}-{point['checkpoint']:04d}.eval"
-                inspect.write_eval_log(_log(inspect, run, point, played), str(file))
-                written.append(file)
+    for name, path in zip(run_names(runs), runs, strict=True):
+        run = load(path)
+        for point in list_rows(average_tests(frame_episodes(run.episodes))):
+            if not (played := run.evaluations(point["checkpoint"])):
+                continue  # a damaged run may have only summary rows
+            file = folder / f"{name}-{point['checkpoint']:04d}.eval"
+            inspect.write_eval_log(_log(inspect, run, point, played), str(file))
+            written.append(file)
     return written
 
 

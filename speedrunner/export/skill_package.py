@@ -18,7 +18,7 @@ from pathlib import Path
 from speedrunner.config.console import shorten, visible
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.library.library import Library
-from speedrunner.store.files import explain_errors, write_shared
+from speedrunner.store.files import write_shared
 from speedrunner.store.folders import OUTPUT_MODE, whole_folder
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData
@@ -54,7 +54,7 @@ def write_package(run: RunData, version: int, library: Library, folder: Path) ->
         "SKILL.md": "\n".join([*lines, ""]).encode(),
         "scripts/skills.py": run.policies.load(version).module.encode(),
     }
-    with explain_errors(folder, "written"), whole_folder(folder, OUTPUT_MODE) as hidden:
+    with whole_folder(folder, OUTPUT_MODE) as hidden:
         (hidden / "scripts").mkdir()
         for file, content in contents.items():
             write_shared(hidden / file, content)

@@ -69,10 +69,9 @@ def _copy(run: RunData, version: int, target: Path) -> None:
     """Copy the configuration, and the batches, policies and sleeps before a policy version, as they are."""
     for folder in (target, *(target / name for name in ("trajectories", "policies", "sleeps"))):
         files.make_folder(folder)
-    with files.explain_errors(target, "written"):
-        batches = [run.files.numbered("train", each) for each in run.batches() if each < version]
-        sleeps = [run.files.numbered("sleep", each) for each in run.files.numbers("sleep") if each <= version]
-        for source in (run.files.config, *batches, *sleeps):
-            files.copy(source, target / source.relative_to(run.path))
-        for number in (each for each in run.policies.versions() if each < version):
-            copy_policy(run, number, target / f"policies/v{number:04d}")
+    batches = [run.files.numbered("train", each) for each in run.batches() if each < version]
+    sleeps = [run.files.numbered("sleep", each) for each in run.files.numbers("sleep") if each <= version]
+    for source in (run.files.config, *batches, *sleeps):
+        files.copy(source, target / source.relative_to(run.path))
+    for number in (each for each in run.policies.versions() if each < version):
+        copy_policy(run, number, target / f"policies/v{number:04d}")

@@ -39,17 +39,16 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
     Args:
         mode: its permissions, from which the umask is subtracted.
 
-    Raises `StorageError`: the disk refuses, or `final` has content, which is never changed.
+    Raises `StorageError`: the disk refuses, also while the folder is filled, or `final` has content, which is
+    never changed.
     """
     hidden = temporary_name(final)
-    with explain_errors(final, "written"):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(hidden, ignore_errors=True)  # of a killed process
-    with explain_errors(hidden, "made"):
-        hidden.mkdir(mode=mode)
     try:
-        yield hidden
         with explain_errors(final, "written"):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(hidden, ignore_errors=True)  # of a killed process
+            hidden.mkdir(mode=mode)
+            yield hidden
             for path in (*hidden.rglob("*"), hidden):
                 if path.is_dir():
                     sync_folder(path)
