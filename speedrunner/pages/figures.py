@@ -15,15 +15,12 @@ from speedrunner.results.conditions import (
     REACT,
     ZOMBIES,
     Condition,
-    Curve,
     after_third,
-    curve,
     frontier,
-    methods,
     places,
     returned_to_third,
 )
-from speedrunner.results.means import Spread
+from speedrunner.results.means import Spread, average
 from speedrunner.results.paper import played_models
 from speedrunner.results.writing import caption
 
@@ -50,15 +47,27 @@ class ModelRuns:
 
     def __init__(self, groups: Sequence[Condition], model: str) -> None:
         self.groups = [group for group in groups if group.condition_name.model == model]
-        self.model = model
 
     def methods(self, envs: Sequence[str]) -> list[str]:
-        """Return the methods that were played in one of these environments."""
-        return methods(self.groups, envs, self.model)
+        """Return the methods that were played in one of these environments, by `ConditionName.method`."""
+        names = (group.condition_name for group in self.groups)
+        return sorted({each.method for each in names if each.env in envs})
 
-    def curve(self, envs: Sequence[str], method: str, measure: str) -> Curve:
-        """Return the curve of one condition; without points if it was not played, or has no price."""
-        found = curve(self.groups, envs, method, self.model, measure)
+    def curve(self, envs: Sequence[str], method: str, measure: str) -> dict[int, Spread]:
+        """Return a method's means and deviations over seeds by checkpoint, averaged over environments at
+        their common checkpoints; empty if it was not played in all of them, or has no price.
+
+        Args:
+            measure: a column of `RunResult.checkpoints`.
+        """
+        played = {
+            group.condition_name.env: group for group in self.groups if group.condition_name.method == method
+        }
+        if not played.keys() >= {*envs}:
+            return {}
+        parts = [played[env].spread(measure) for env in envs]
+        common = sorted(set.intersection(*map(set, parts)))
+        found = {point: average([part[point] for part in parts]) for point in common}
         if measure == USD and not any(value.mean for value in found.values()):
             return {}
         return found

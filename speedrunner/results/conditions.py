@@ -15,7 +15,7 @@ from serving.plain_records import flat
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
 from speedrunner.results.inference import Estimate, RunKey, bootstrap_seeds, estimate_score
-from speedrunner.results.means import Spread, average, spread
+from speedrunner.results.means import Spread, spread
 from speedrunner.results.run_result import RunResult
 
 NAMED = (
@@ -223,9 +223,6 @@ PLACES: dict[str, tuple[str, ...]] = {
 }
 """The paper's columns, and the environments that each averages."""
 
-Curve = dict[int, Spread]
-"""Values of one condition, by rollouts before the checkpoint, ascending."""
-
 
 def places(conditions: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
     """Return the paper's columns that were played, then other environments. A column appears if any of its
@@ -238,30 +235,6 @@ def places(conditions: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
             found[title if own == envs else own[0]] = own
     known = {env for envs in PLACES.values() for env in envs}
     return found | {env: (env,) for env in sorted(played - known)}
-
-
-def methods(conditions: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
-    """Return the played methods, by `ConditionName.method`."""
-    names = (condition.condition_name for condition in conditions)
-    return sorted({each.method for each in names if each.env in envs and each.model == model})
-
-
-def curve(
-    conditions: Sequence[Condition], envs: Sequence[str], method: str, model: str, measure: str
-) -> Curve:
-    """Return a measure's means and deviations over seeds, averaged over environments at their common
-    checkpoints.
-
-    Args:
-        measure: a column of `RunResult.checkpoints`.
-    """
-    wanted = [(env, method, model) for env in envs]
-    found = [condition for names in wanted for condition in conditions if condition.names == names]
-    if len(found) < len(envs):
-        return {}
-    parts = [condition.spread(measure) for condition in found]
-    common = sorted(set.intersection(*map(set, parts)))
-    return {point: average([part[point] for part in parts]) for point in common}
 
 
 def frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:

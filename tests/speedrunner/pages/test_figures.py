@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.pages.figures import figures
+from speedrunner.pages.figures import ModelRuns, figures
 from speedrunner.pages.plots import Figure
-from speedrunner.results.conditions import frontier, group_runs
+from speedrunner.results.conditions import FAMILIES, frontier, group_runs
+from speedrunner.results.means import Spread
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
@@ -29,6 +30,23 @@ def test_a_line_has_means_and_deviations_over_seeds() -> None:
     assert (panel.title, line.name, line.x) == ("BabyAI", "react", [0, 50])
     assert line.y == pytest.approx([0.3, 0.6])
     assert line.deviations == pytest.approx([0.1414, 0.2828], abs=1e-3)
+
+
+def test_a_curve_averages_means_and_deviations_at_the_common_checkpoints() -> None:
+    runs = [
+        summary(env, "asi", seed, *(checkpoint(at, [{"score": score + 0.01 * at * seed}]) for at in points))
+        for env, score, points in ((FAMILIES[0], 0.2, (0, 10)), (FAMILIES[1], 0.6, (0, 10, 20)))
+        for seed in (0, 1)
+    ]
+    conditions, _ = group_runs(runs)
+    played = ModelRuns(conditions, "tiny-random")
+    assert (played.methods(FAMILIES), played.methods(["babyai"])) == (["asi"], [])
+    assert played.curve(FAMILIES, "asi", "score") == {
+        0: Spread(pytest.approx(0.4), pytest.approx(0.0), 2),
+        10: Spread(pytest.approx(0.45), pytest.approx(0.1 / 2**0.5), 2),
+    }
+    # Without one of its environments, a column has no curve.
+    assert played.curve(("babyai", *FAMILIES), "asi", "score") == {}
 
 
 def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> None:

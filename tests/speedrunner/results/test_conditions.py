@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from speedrunner.results.conditions import FAMILIES, curve, group_runs, methods, places, pool_wordings
+from speedrunner.results.conditions import FAMILIES, group_runs, places, pool_wordings
 from speedrunner.results.means import Spread, average, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
@@ -92,22 +92,6 @@ def test_of_two_runs_of_one_setting_and_seed_the_farther_one_counts() -> None:
     assert notes == [f"{short.path} is left out: it has the condition and seed of {long.path}"]
 
 
-def test_a_curve_averages_means_and_deviations_at_the_common_checkpoints() -> None:
-    runs = [
-        summary(env, "asi", seed, *(checkpoint(at, [{"score": score + 0.01 * at * seed}]) for at in points))
-        for env, score, points in ((FAMILIES[0], 0.2, (0, 10)), (FAMILIES[1], 0.6, (0, 10, 20)))
-        for seed in (0, 1)
-    ]
-    conditions, _ = group_runs(runs)
-    found = curve(conditions, FAMILIES, "asi", "tiny-random", "score")
-    assert found == {
-        0: Spread(pytest.approx(0.4), pytest.approx(0.0), 2),
-        10: Spread(pytest.approx(0.45), pytest.approx(0.1 / 2**0.5), 2),
-    }
-    # Without one of its environments, a column has no curve.
-    assert curve(conditions, ("babyai", *FAMILIES), "asi", "tiny-random", "score") == {}
-
-
 def test_columns_are_those_of_the_paper_and_other_environments_that_were_played() -> None:
     conditions, _ = group_runs(
         [summary("maze", "asi"), summary(FAMILIES[1]), summary("crafter", model="m"), summary("babyai")]
@@ -120,5 +104,3 @@ def test_columns_are_those_of_the_paper_and_other_environments_that_were_played(
     ]
     both = [*conditions, *group_runs([summary(FAMILIES[0])])[0]]
     assert places(both)["ScienceWorld"] == FAMILIES
-    assert methods(conditions, ("babyai", "maze", "crafter"), "tiny-random") == ["asi", "react"]
-    assert methods(conditions, ("babyai",), "m") == []
