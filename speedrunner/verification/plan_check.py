@@ -39,12 +39,7 @@ def check_plan(subject: Subject) -> Finding:
         for key in needed:
             if key not in there | sleeps:
                 found.differs(key, f"it is missing, and {step_name(step)} is finished")
-    unfinished = "" if is_finished(subject) else "; the run is not finished: checked as far as it goes"
+    unfinished = "" if subject.is_finished else "; the run is not finished: checked as far as it goes"
     return found.finding(
         f"{len(there)} of {len(tasks)} planned episodes and {len(sleeps)} of {len(slept)} sleeps{unfinished}"
     )
-
-
-def is_finished(subject: Subject) -> bool:
-    """Return whether every step of the plan is finished. Raises `InvalidPlan`."""
-    return {step_key(step) for step in subject.setup.plan()} <= {*subject.run.state.finished}

@@ -10,6 +10,7 @@ import msgspec
 
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.runs.identity import checkout
+from speedrunner.runs.plan import step_key
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.records import Phase, Trajectory
 from speedrunner.store.run_data import RunData
@@ -53,6 +54,12 @@ class Subject:
         """Return whether this checkout has other texts, tools or limits than the one that played the run."""
         here, process = checkout(self.setup), self.process
         return process is not None and (here["env"], here["prompts"]) != (process.env, process.prompts)
+
+    @cached_property
+    def is_finished(self) -> bool:
+        """Return whether every step of the plan is finished. In an unfinished run, the ledger may have more
+        than the episodes, and these more than their summary rows. Raises `InvalidPlan`."""
+        return {step_key(step) for step in self.setup.plan()} <= {*self.run.state.finished}
 
     def episodes(self) -> Iterator[Played]:
         """Yield every finished attempt of all episodes: of batches, evaluations and sleeps."""

@@ -21,24 +21,19 @@ from speedrunner.verification.subject import Subject
 SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
 
 
-def check_reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
-    """Compare them. Raises `StorageError`.
-
-    Args:
-        is_finished: whether the run is finished. In an unfinished run, the ledger may have more than the
-            episodes, and these more than their summary rows.
-    """
+def check_reconciliations(subject: Subject) -> Finding:
+    """Compare them. Raises `StorageError`, `InvalidPlan`."""
     found = Differences("reconciliations")
-    used = _check_used_tokens(subject, found, is_finished)
+    used = _check_used_tokens(subject, found)
     _check_growth(subject, found)
-    summaries = _check_summaries(subject, found, is_finished)
+    summaries = _check_summaries(subject, found)
     stored = _check_stored_sums(subject.run, found)
     return found.finding(
         f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
     )
 
 
-def _check_used_tokens(subject: Subject, found: Differences, is_finished: bool) -> int:
+def _check_used_tokens(subject: Subject, found: Differences) -> int:
     """Check that each episode and each sleep has the tokens of its own rows, and no other one does."""
     recorded: dict[tuple[str, int], Usage] = {}
     attempts = {row.episode: row.attempt for row in subject.run.episodes}
@@ -56,7 +51,7 @@ def _check_used_tokens(subject: Subject, found: Differences, is_finished: bool) 
         one = labels.episode, labels.attempt
         if one in spent:
             spent[one] += row.usage
-        elif is_finished:
+        elif subject.is_finished:
             what = f"it has tokens of {one[0]}, attempt {one[1]}, which is not recorded"
             found.differs("requests.jsonl", what)
     for one, usage in recorded.items():
@@ -83,7 +78,7 @@ def _check_growth(subject: Subject, found: Differences) -> None:
             last[turn.conversation] = turn
 
 
-def _check_summaries(subject: Subject, found: Differences, is_finished: bool) -> int:
+def _check_summaries(subject: Subject, found: Differences) -> int:
     """Check that each summary row follows from its episode."""
     written = subject.run.written_rows
     rows = {(row.episode, row.attempt): row for row in written}
@@ -101,7 +96,7 @@ def _check_summaries(subject: Subject, found: Differences, is_finished: bool) ->
             if row.repeated_calls is None:  # an earlier version wrote the row
                 given.repeated_calls = None
             found.expect(episode.episode, "its row in episodes.jsonl", row, given)
-        elif is_finished:
+        elif subject.is_finished:
             found.differs(episode.episode, "it has no row in episodes.jsonl")
     for key, _ in rows:
         found.differs("episodes.jsonl", f"it has a row of {key}, which is not recorded")

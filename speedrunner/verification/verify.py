@@ -14,7 +14,7 @@ from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
 from speedrunner.verification.differences import Differences
-from speedrunner.verification.plan_check import check_plan, is_finished
+from speedrunner.verification.plan_check import check_plan
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.replay import replay
 from speedrunner.verification.subject import Subject
@@ -66,7 +66,7 @@ async def verify(
 
     await made("plan", lambda: check_plan(subject))
     await made("policies", lambda: check_policies(subject))
-    await made("reconciliations", lambda: check_reconciliations(subject, is_finished=is_finished(subject)))
+    await made("reconciliations", lambda: check_reconciliations(subject))
     await made("replay", lambda: replay(subject, status))
     return report(str(path), checks, list(_other_code(subject)))
 

@@ -21,7 +21,9 @@ from tests.tampered_runs import change, copy_of, subject, told
 
 
 def checked(run: Path, *, is_finished: bool = True) -> Finding:
-    return check_reconciliations(subject(run), is_finished=is_finished)
+    checked = subject(run)
+    checked.is_finished = is_finished
+    return check_reconciliations(checked)
 
 
 def row_of(run: Path, episode: str) -> int:
