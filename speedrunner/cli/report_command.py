@@ -10,12 +10,12 @@ import typer
 from speedrunner.cli.command import Notes, PriceList
 from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.console import align_columns
-from speedrunner.pages.collected import collect, describe, list_conditions
+from speedrunner.pages.collected import collect, describe
 from speedrunner.pages.figures import figures
 from speedrunner.pages.html_parts import show_cell
 from speedrunner.pages.page import page
 from speedrunner.pages.plots import draw_files
-from speedrunner.results.writing import write
+from speedrunner.results.writing import table_files
 from speedrunner.store.files import StorageError, write_folder
 
 
@@ -41,7 +41,8 @@ def report(
     with waiting_line() as status:
         found = collect(folders, prices, status)
         out = out or _own_folder(folders)
-        write(out / "tables", found.tables, found.caveats)  # fails before the figures are drawn
+        tables = table_files(found.tables, found.caveats)
+        write_folder(out, tables)  # fails before the figures are drawn
         made = figures(found.conditions)
         status("drawing figures")
         files = [*map(draw_files, made)]
@@ -51,11 +52,11 @@ def report(
             found,
             [*zip(made, images, strict=True)],
         )
-        written = {path: content for each in files for path, content in each.items()}
+        drawn = {path: content for each in files for path, content in each.items()}
         if (out / "report.html").exists():
-            _remove_others(out, {*written, *(f"tables/{each.name}" for each in found.tables)})
-        write_folder(out, {**written, "report.html": text.encode()})
-    columns, rows = list_conditions(found.conditions)
+            _remove_others(out, {*tables, *drawn})
+        write_folder(out, {**drawn, "report.html": text.encode()})
+    columns, rows = found.overview
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
     say(*align_columns([columns, *shown], left=3), "")
     first, *others = describe(found)
@@ -72,8 +73,7 @@ def _remove_others(out: Path, kept: set[str]) -> None:
     """Remove the tables and figures of an earlier report that a new one, of other runs, does not have."""
     for kind in ("tables/*.csv", "tables/*.tex", "figures/*.svg", "figures/*.pdf"):
         for path in out.glob(kind):
-            name = str(path.relative_to(out))
-            if not kept & {name, name.rpartition(".")[0]}:
+            if str(path.relative_to(out)) not in kept:
                 path.unlink()
 
 

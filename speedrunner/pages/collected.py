@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from speedrunner.results.pairing import note_limits
 from speedrunner.results.paper import PaperComparison, compare_with_paper, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.published import list_claims, list_published
-from speedrunner.results.run_result import RunResult, count_terminations, note_silent_sleeps, read_or_describe
+from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
@@ -48,6 +49,7 @@ class Collected:
     Attributes:
         runs: in the order of their folders.
         conditions: the same runs, grouped.
+        overview: columns and rows of `list_conditions`.
         compared: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
@@ -59,6 +61,7 @@ class Collected:
 
     runs: list[RunResult]
     conditions: list[Condition]
+    overview: tuple[list[str], list[list[Any]]]
     compared: list[PaperComparison]
     judged: list[JudgedClaim]
     tables: list[Table]
@@ -94,12 +97,14 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         *claim_tables(judged),
         *paper_tables(rows),
     ]
-    notes += [REPEATS_NOTE] * (REPEATED in list_conditions(conditions)[0])
+    overview = list_conditions(conditions)
+    notes += [REPEATS_NOTE] * (REPEATED in overview[0])
     caveats = {each for run in runs for each in (*run.caveats, *price_caveats(run.book, run.processes))}
     caveats |= {f"{run.path}: {each}" for run in runs for each in note_silent_sleeps(run.sleeps)}
     return Collected(
         runs=runs,
         conditions=conditions,
+        overview=overview,
         compared=rows,
         judged=judged,
         tables=made,
@@ -171,13 +176,14 @@ def count_contents(conditions: Sequence[Condition]) -> dict[str, str]:
     if starts := [run.started for run in runs if run.started is not None]:
         dates = (f"{datetime.fromtimestamp(start):%Y-%m-%d}" for start in (min(starts), max(starts)))
         counts["Started"] = " to ".join(dict.fromkeys(dates))
-    counts["Terminations"] = show_terminations(count_terminations(runs))
+    counts["Terminations"] = show_terminations(runs)
     return counts
 
 
-def show_terminations(counts: Mapping[str, int]) -> str:
-    """Return numbers of episodes by termination as text."""
-    texts = [f"{termination.replace('_', ' ')} {count:,}" for termination, count in counts.items()]
+def show_terminations(runs: Iterable[RunResult]) -> str:
+    """Return the numbers of the runs' episodes by termination as text, the most frequent first."""
+    counts = Counter(termination for run in runs for termination in run.episodes["termination"])
+    texts = [f"{termination.replace('_', ' ')} {count:,}" for termination, count in counts.most_common()]
     return ", ".join(texts) or "none yet"
 
 

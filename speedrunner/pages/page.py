@@ -8,11 +8,11 @@ from datetime import datetime
 import msgspec
 from markupsafe import Markup
 
-from speedrunner.pages.collected import Collected, count_contents, list_conditions, show_terminations
+from speedrunner.pages.collected import Collected, count_contents, show_terminations
 from speedrunner.pages.html_parts import html_table, show_cell, stylesheet, templates
 from speedrunner.pages.plots import Figure, show_svg
 from speedrunner.results.claims import CLAIMS, JudgedClaim
-from speedrunner.results.run_result import RunResult, count_terminations
+from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table
 from speedrunner.store.process_notes import process_lines
 
@@ -43,7 +43,7 @@ def page(title: str, found: Collected, figures: Sequence[tuple[Figure, bytes]]) 
             title=title,
             written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
             counts=count_contents(found.conditions),
-            conditions=html_table(*list_conditions(found.conditions), label="All conditions"),
+            conditions=html_table(*found.overview, label="All conditions"),
             figures=[(figure, show_svg(svg, figure.title)) for figure, svg in figures],
             verdicts={verdict: [each for each in judged if each.verdict == verdict] for verdict in VERDICTS},
             badges=VERDICTS,
@@ -96,7 +96,7 @@ def _run_table(runs: Sequence[RunResult]) -> Markup:
             "not yet" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
             ", ".join(map(str, run.points)),
             ", ".join(map(str, run.unfinished)),
-            show_terminations(count_terminations([run])),
+            show_terminations([run]),
         )
         for run in runs
     ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,14 +115,6 @@ class RunResult:
         """Return the known values of a column of `checkpoints`, by checkpoint."""
         known = self.checkpoints[column].dropna()
         return dict(zip(known.index.tolist(), known.tolist(), strict=True))
-
-
-def count_terminations(runs: Iterable[RunResult]) -> dict[str, int]:
-    """Count the episodes of runs by termination, the most frequent first."""
-    counts: Counter[str] = Counter()
-    for run in runs:
-        counts.update(run.episodes["termination"])
-    return dict(counts.most_common())
 
 
 def note_silent_sleeps(sleeps: pandas.DataFrame) -> list[str]:

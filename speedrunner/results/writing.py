@@ -14,7 +14,6 @@ import msgspec
 
 from serving.plain_yaml import read_yaml_file
 from speedrunner.config.console import visible
-from speedrunner.store import files
 
 if TYPE_CHECKING:
     import pandas
@@ -76,19 +75,19 @@ def table_of(
     return Table(name, caption, [*frame.columns], rows, flagged)
 
 
-def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) -> None:
-    """Write tables into a folder, which is created if missing. Raises `StorageError`.
+def table_files(tables: Sequence[Table], caveats: Sequence[str] = ()) -> dict[str, bytes]:
+    """Return the files of tables by their paths in the report's folder.
 
     Args:
         caveats: appended to each caption.
     """
     contents = {}
     for table in tables:
-        contents[f"{table.name}.csv"] = csv_text(table).encode()
+        contents[f"tables/{table.name}.csv"] = csv_text(table).encode()
         caption = " ".join([table.caption, *(f"{each}." for each in caveats)])
         with_caveat = msgspec.structs.replace(table, caption=caption)
-        contents[f"{table.name}.tex"] = latex_text(with_caveat).encode()
-    files.write_folder(folder, contents)
+        contents[f"tables/{table.name}.tex"] = latex_text(with_caveat).encode()
+    return contents
 
 
 def csv_text(table: Table) -> str:

@@ -15,7 +15,8 @@ from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
 from serving.meter import LedgerRow
 from serving.model_configs import load_model_config
 from speedrunner.pages.collected import Collected, collect, describe
-from speedrunner.results.writing import write
+from speedrunner.results.writing import table_files
+from speedrunner.store.files import write_folder
 from speedrunner.store.run_data import load
 from tests.scripted_runs import ScriptedRun
 from tests.synthetic_sweep import write_sweep
@@ -38,8 +39,8 @@ def collected(*folders: Path, prices: str | None = None) -> Collected:
 
 def written(found: Collected, folder: Path) -> Path:
     """Write the tables, and return their folder."""
-    write(folder, found.tables, found.caveats)
-    return folder
+    write_folder(folder, table_files(found.tables, found.caveats))
+    return folder / "tables"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def found(sweep: Path) -> Collected:
 @pytest.fixture(scope="module")
 def made(found: Collected, sweep: Path) -> Path:
     """Its tables."""
-    return written(found, sweep.parent / "tables")
+    return written(found, sweep.parent)
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path) -> None:
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
-    written(collected(learnt.dir), tmp_path / "tables")
+    written(collected(learnt.dir), tmp_path)
     table = pandas.read_csv(tmp_path / "tables" / "performance.csv")
     assert set(table.env) == {"tests.toy_env_Corridor"}
     assert list(table.checkpoint) == [0, 2, 4]
@@ -169,7 +170,7 @@ class TestHostile:
         for run, line in zip((first, second, third), found.problems, strict=True):
             assert str(run) in line
             assert "\n" not in line
-        table = pandas.read_csv(written(found, tmp_path / "tables") / "performance.csv")
+        table = pandas.read_csv(written(found, tmp_path) / "performance.csv")
         assert set(table.method) == {fourth.name.split("-")[1]}
         assert f"{second}/requests.jsonl, line 1, is not a valid LedgerRow" in found.problems[1]
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from serving.model_configs import load_model_config
-from speedrunner.pages.collected import Collected
+from speedrunner.pages.collected import Collected, list_conditions
 from speedrunner.pages.figures import figures
 from speedrunner.pages.page import ROWS, page
 from speedrunner.results.claims import claim_tables, judge_claims
@@ -32,6 +32,7 @@ def page_of(*runs: RunResult, tables: Sequence[Table] | None = None, text: str =
     found = Collected(
         runs=[*runs],
         conditions=groups,
+        overview=list_conditions(groups),
         compared=[],
         judged=judged,
         tables=claim_tables(judged) if tables is None else [*tables],

@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from pathlib import Path
 
 import pytest
 
-from speedrunner.results.writing import Cell, Table, csv_text, latex, latex_text, write
+from speedrunner.results.writing import Cell, Table, csv_text, latex, latex_text, table_files
 
 SPECIAL = 'a=b_c & 50% of #1 ~ {x} \\ ^ $2 <|> "q"'
 
@@ -70,6 +69,6 @@ def test_a_short_table_is_one_and_a_long_one_may_be_parted() -> None:
         assert text.count(r"\begin{") == text.count(r"\end{")
 
 
-def test_remarks_end_each_caption(tmp_path: Path) -> None:
-    write(tmp_path, [table(("x", 1))], ["tiny: it means_nothing"])
-    assert r"\caption{What it\_is tiny: it means\_nothing.}" in (tmp_path / "some.tex").read_text()
+def test_remarks_end_each_caption() -> None:
+    found = table_files([table(("x", 1))], ["tiny: it means_nothing"])
+    assert rb"\caption{What it\_is tiny: it means\_nothing.}" in found["tables/some.tex"]
