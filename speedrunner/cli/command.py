@@ -29,11 +29,6 @@ def run_list(help_text: str) -> Any:
     return typer.Argument(metavar="[FILE] [KEY=VALUE]...", help=help_text, show_default=False)
 
 
-def in_flight(extent: str) -> Any:
-    """Return the option for the number of concurrent episodes."""
-    return typer.Option("--in-flight", min=1, help=f"Episodes at the same time, {extent}.")
-
-
 Overrides = Annotated[
     list[str] | None,
     key_values(

@@ -14,7 +14,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.export.atif import write_trajectories
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
-from speedrunner.export.skill_package import check_name, write_package
+from speedrunner.export.skill_package import write_package
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
@@ -73,7 +73,6 @@ def export(
 
 def _write_skills(sources: list[Path], out: Path, trust: list[str]) -> None:
     """Write a version of a run's library as an agent skill."""
-    check_name(out)
     if len(sources) != 1:
         raise InvalidConfig(f"--to skills writes one library, not {len(sources)}: name one RUN[:VERSION]")
     run, version = find_policy(str(sources[0]))

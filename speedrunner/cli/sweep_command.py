@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import DryRun, PriceList, RunsFolder, carry_out, in_flight, run_list
+from speedrunner.cli.command import DryRun, PriceList, RunsFolder, carry_out, run_list
 from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.cluster.cluster_config import cluster_of
@@ -26,7 +26,10 @@ def sweep(
         ),
     ] = None,
     folder: RunsFolder = None,
-    at_once: Annotated[int, in_flight("over all runs, or in each job")] = AT_ONCE,
+    at_once: Annotated[
+        int,
+        typer.Option("--in-flight", min=1, help="Episodes at the same time, over all runs, or in each job."),
+    ] = AT_ONCE,
     part: Annotated[
         str | None,
         typer.Option(

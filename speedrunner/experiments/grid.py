@@ -50,6 +50,15 @@ class GridRun(msgspec.Struct, frozen=True):
     place: str
 
 
+@contextmanager
+def name_run(place: str, *errors: type[Exception]) -> Iterator[None]:
+    """Name the place of a run in these errors."""
+    try:
+        yield
+    except errors as error:
+        raise type(error)(f"{place}{error}") from None
+
+
 class Grid:
     """A list of runs.
 
@@ -85,7 +94,7 @@ class Grid:
         """
         found: dict[str, GridRun] = {}
         for number, cell in self._cells:
-            with self._name_cell(number):
+            with name_run(self._place(number), InvalidConfig):
                 for run in self._laid_out(number, cell):
                     path = run.config.run.dir
                     if (other := found.get(path)) is None:
@@ -108,7 +117,10 @@ class Grid:
             self._forced.pop(key, None)
             return
         for values in ([value], value.split(",")):
-            cells = {each: self._select_runs(key, each) for each in values}
+            cells = {
+                text: [each for each in self._cells if text and self._has(each[1], key, text)]
+                for text in values
+            }
             if all(cells.values()):
                 chosen = [cell for found in cells.values() for cell in found]
                 self._cells = [cell for cell in self._cells if cell in chosen]
@@ -121,10 +133,6 @@ class Grid:
             there_are = suggest(missing, known) or f"; choices: {', '.join(known)}"
             raise InvalidConfig(f"no run of {self.name} has {key}={missing}{there_are}")
         self._forced = self._forced | {key: value}
-
-    def _select_runs(self, key: str, text: str) -> list[tuple[int, Cell]]:
-        """Return the runs in which a key has this value."""
-        return [(number, cell) for number, cell in self._cells if text and self._has(cell, key, text)]
 
     def _has(self, cell: Cell, key: str, text: str) -> bool:
         if key == "method" and key in cell:
@@ -164,23 +172,11 @@ class Grid:
         overrides = setting_texts(full)
         config = self._composed(overrides)
         if "run.dir" not in full:
-            config = self._placed_in_root(config)
+            config = config.with_run(dir=str(self.root / run_name(config)))
         return [*before, GridRun(config, overrides, after, asked, self._place(number))]
 
     def _place(self, number: int) -> str:
         return f"{self.name}, run {number}: "
-
-    def _placed_in_root(self, config: Config) -> Config:
-        """Return a configuration with the directory of its name."""
-        return config.with_run(dir=str(self.root / run_name(config)))
-
-    @contextmanager
-    def _name_cell(self, number: int) -> Iterator[None]:
-        """Name the run in errors."""
-        try:
-            yield
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{self._place(number)}{error}") from None
 
 
 def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:

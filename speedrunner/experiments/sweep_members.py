@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from serving.options import check_keys
 from speedrunner.config.schema import to_mapping
-from speedrunner.experiments.grid import GridRun
+from speedrunner.experiments.grid import GridRun, name_run
 from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.plan import unfinished_steps
 from speedrunner.runs.run import identify_process
@@ -54,7 +53,7 @@ def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]
     """
     found = []
     for run in runs:
-        with _name_run(run):
+        with name_run(run.place, *SETUP_ERRORS):
             setup = set_up(run.config, plays_here=plays_here)
             setup.plan()
         found.append(Member(run, setup))
@@ -103,12 +102,3 @@ def is_unfinished(member: Member) -> bool:
         check_keys(setup.services)
         identify_process(run, setup, lambda line: None)
     return bool(left)
-
-
-@contextmanager
-def _name_run(run: GridRun) -> Iterator[None]:
-    """Name the run in errors."""
-    try:
-        yield
-    except SETUP_ERRORS as error:
-        raise type(error)(f"{run.place}{error}") from None

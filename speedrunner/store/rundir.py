@@ -98,12 +98,12 @@ class RunDirectory:
 
     def write_config(self, text: str) -> None:
         """Write or replace `config.yaml`, which makes the folder a run."""
-        self._own()
+        self._lock.check()
         files.write_atomic(self.files.config, text.encode())
 
     def withdraw(self) -> None:
         """Make the folder no run again, as nothing was played. Logs and the ledger stay."""
-        self._own()
+        self._lock.check()
         for name in (CARRIED, self.policies.folder.name):
             shutil.rmtree(self.path / name, ignore_errors=True)
         self.files.config.unlink()
@@ -122,7 +122,7 @@ class RunDirectory:
 
     def write_policy(self, policy: Policy) -> None:
         """Store a new policy version. Raises `InvalidPolicy` too."""
-        self._own()
+        self._lock.check()
         self.policies.save(policy)
 
     def carry_history(self, source: RunData, version: int) -> None:
@@ -131,7 +131,7 @@ class RunDirectory:
         This replaces a copy by a process that was killed before it stored the policy: the other run may have
         continued since then.
         """
-        self._own()
+        self._lock.check()
         shutil.rmtree(self.path / CARRIED, ignore_errors=True)
         copy_history(source, version, self.path / CARRIED)
 
@@ -144,7 +144,7 @@ class RunDirectory:
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
         """Append a finished episode of a batch or an evaluation; it is on the disk when this returns."""
-        self._own()
+        self._lock.check()
         files.sync(self.files.requests)  # the ledger rows of a finished episode must not be missing
         self._append(self.files.numbered(phase, number), trajectory, durable=True)
 
@@ -181,32 +181,29 @@ class RunDirectory:
         after each new step."""
 
         def prepare() -> None:
-            self._own()
+            self._lock.check()
             files.sync(self.files.requests)  # the ledger rows of a step must not be missing
 
         return SleepJournal(self.files.sleep_journal, sleep, attempt, steps, prepare, note)
 
     def remove_sleep_journal(self) -> None:
         """Remove the journal of a sleep that is finished or has to start over."""
-        self._own()
+        self._lock.check()
         files.remove(self.files.sleep_journal)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep, replacing that of a killed attempt."""
-        self._own()
+        self._lock.check()
         files.sync(self.files.requests)
         json_records.write_record(self.files.numbered("sleep", record.sleep), record)
 
-    def _own(self) -> None:
-        self._lock.check()
-
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
-        self._own()
+        self._lock.check()
         with self._appending:
             json_lines.append_record(path, record, durable=durable)
 
     def _write_state(self, **changes: Any) -> None:
-        self._own()
+        self._lock.check()
         state = msgspec.structs.replace(self.state, **changes)
         json_records.write_record(self.files.state, state)
         self.state = state

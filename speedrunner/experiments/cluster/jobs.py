@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -66,7 +65,12 @@ def job_status(folder: Path) -> list[JobStatus]:
 
     Raises `StorageError`: a file of jobs cannot be read.
     """
-    jobs = list(_read_notes(folder))
+    jobs = [
+        job
+        for file in find_files(folder, JOBS)
+        for submitted in json_lines.read_records(file, Submitted)
+        for job in submitted.jobs
+    ]
     if not jobs:
         return []
     try:
@@ -78,12 +82,6 @@ def job_status(folder: Path) -> list[JobStatus]:
         msgspec.structs.replace(queue.get(job.job, gone), job=job.job, log=job.log, runs=job.runs)
         for job in jobs
     ]
-
-
-def _read_notes(folder: Path) -> Iterator[JobPart]:
-    for file in find_files(folder, JOBS):
-        for submitted in json_lines.read_records(file, Submitted):
-            yield from submitted.jobs
 
 
 def _queue() -> dict[str, JobStatus]:
