@@ -24,7 +24,7 @@ LONG = 160
 @cache
 def templates() -> jinja2.Environment:
     """Return the templates of all pages. All callers share one environment, so each is compiled once."""
-    return jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "templates"),
         autoescape=True,
         trim_blocks=True,
@@ -32,6 +32,8 @@ def templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
+    found.globals |= {"badge": badge, "fold": fold}
+    return found
 
 
 def stylesheet() -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from speedrunner.pages import compare_page, library_pages
 from speedrunner.pages.episode_page import episode_page
-from speedrunner.pages.html_parts import badge, fold, link, stylesheet, templates
+from speedrunner.pages.html_parts import stylesheet, templates
 from speedrunner.pages.run_page import episodes_page, run_page, runs_table
 from speedrunner.pages.shown_calls import highlight
 from speedrunner.pages.sleep_page import sleep_page
@@ -73,7 +73,6 @@ class Site:
         self._folder = folder
         self._templates = templates()
         self._templates.filters |= {"highlighted": highlight, "capped": cap_text, "turn_link": turn_link}
-        self._templates.globals |= {"link": link, "badge": badge, "fold": fold}
 
     def answer(self, path: str) -> Answer:
         """Return the page at an address, such as `runs/demo/train/0007/1.html`. If it does not exist, or a

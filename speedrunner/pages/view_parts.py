@@ -57,7 +57,6 @@ def heading(run: RunData) -> Context:
         named = str(error)
     return {
         "name": run.path.name,
-        "current": "",
         "condition_name": named,
         "status": _status(run),
         "caveats": caveats([run]),

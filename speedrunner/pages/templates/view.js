@@ -20,8 +20,7 @@ document.addEventListener("keydown", (event) => {
 
 function sortRows(table, column, descending) {
   const value = (row) => {
-    const cell = row.cells[column];
-    const text = "value" in cell.dataset ? cell.dataset.value : cell.textContent.trim();
+    const text = row.cells[column].textContent.trim();
     const number = Number(text.replaceAll(",", ""));
     return text === "" || text === "–" ? null : Number.isNaN(number) ? text : number;
   };
