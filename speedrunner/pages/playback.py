@@ -12,7 +12,7 @@ from speedrunner.config.console import shorten, visible
 from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.pages.shown_calls import describe_result, highlight
+from speedrunner.pages.shown_calls import cut, describe_result, highlight
 from speedrunner.pages.worlds import group_calls
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.policies import InvalidPolicy
@@ -108,7 +108,7 @@ class _Playback:
             "turn": max(step.turn, 1),
             "frame": self._frame(step.callers, step.module),
             "call": _write_call(node),
-            "result": _cut(describe_result(node), RESULT_CHARS),
+            "result": visible(cut(describe_result(node), RESULT_CHARS)),
         } | _mark(node)
 
     def _frame(self, callers: tuple[CallNode, ...], module: int) -> int | None:
@@ -157,8 +157,4 @@ def _functions(source: str) -> dict[str, str]:
 def _write_call(node: CallNode) -> str:
     """Return a call in Python syntax with short arguments."""
     given = (f"{name}={shorten(repr(value), ARGUMENT_CHARS)}" for name, value in node.arguments.items())
-    return _cut(f"{node.name}({', '.join(given)})", CALL_CHARS)
-
-
-def _cut(text: str, chars: int) -> str:
-    return visible(text if len(text) <= chars else f"{text[:chars]} … ({len(text):,} characters)")
+    return visible(cut(f"{node.name}({', '.join(given)})", CALL_CHARS))

@@ -74,6 +74,11 @@ def describe_result(node: CallNode) -> str:
     return result_text(node.result) if node.error is None else node.error
 
 
+def cut(text: str, chars: int) -> str:
+    """Return a text of at most `chars` characters as it is, and the start of a longer one with its length."""
+    return text if len(text) <= chars else f"{text[:chars]} … ({len(text):,} characters)"
+
+
 def _show(node: CallNode, left: Iterator[int]) -> ShownCall:
     texts = {
         name: value if isinstance(value, str) and "\n" in value else repr(value)
@@ -88,15 +93,11 @@ def _show(node: CallNode, left: Iterator[int]) -> ShownCall:
     return ShownCall(
         name=node.name,
         kind=node.kind,
-        call=_cut(write_call_without(texts, node.name, node.arguments)),
-        texts={name: highlight(_cut(text)) for name, text in texts.items()},
-        result=_cut(describe_result(node)),
+        call=cut(write_call_without(texts, node.name, node.arguments), TEXT_CHARS),
+        texts={name: highlight(cut(text, TEXT_CHARS)) for name, text in texts.items()},
+        result=cut(describe_result(node), TEXT_CHARS),
         failed=node.error is not None,
         actions=node.actions,
         below=below,
         calls=node.omitted + sum(1 + each.omitted for each in node.below()),
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]} … ({len(text):,} characters)"

@@ -11,8 +11,9 @@ from speedrunner.config.names import condition_name
 from speedrunner.results.frames import frame_episodes, frame_requests, frame_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
+from speedrunner.store import run_data
 from speedrunner.store.discovery import runs_below
-from speedrunner.store.run_data import RunData, open_as
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Runs:
 
 def load(path: Path | str) -> Run:
     """Open a run for reading. Raises `StorageError` if the folder is not a run."""
-    return open_as(Run, path)
+    return Run(run_data.load(path).path)
 
 
 def load_all(*folders: Path | str) -> Runs:

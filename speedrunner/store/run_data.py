@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -46,17 +46,10 @@ RETIRED: dict[str, dict[str, tuple[object, ...]]] = {
 }
 """Settings in runs of earlier versions. With these values they had no effect on what was played."""
 
-Opened = TypeVar("Opened", bound="RunData")
-
 
 def load(path: Path | str) -> RunData:
     """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
-    return open_as(RunData, path)
-
-
-def open_as(type_: type[Opened], path: Path | str) -> Opened:
-    """Open a run for reading, as a subclass of `RunData`; see `load`."""
-    run = type_(Path(path))
+    run = RunData(Path(path))
     with as_run_directory_error(run.path):
         if not run.path.exists():
             raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
