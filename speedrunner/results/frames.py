@@ -128,20 +128,17 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
         book: the prices.
     """
 
-    def tokens(prefix: str, usage: Usage | None) -> dict[str, int]:
-        found = {} if usage is None else msgspec.structs.asdict(usage)
-        return {f"{prefix}_{name}": count for name, count in found.items()}
+    def prefixed(prefix: str, record: Labels | Usage | None) -> dict[str, Any]:
+        found = {} if record is None else msgspec.structs.asdict(record)
+        return {f"{prefix}_{name}": value for name, value in found.items()}
 
     return make_frame(
         (
             {
                 **msgspec.structs.asdict(row),
-                **{
-                    f"labels_{name}": value
-                    for name, value in msgspec.structs.asdict(Labels.of(row.labels)).items()
-                },
-                **tokens("usage", row.usage),
-                **tokens("at_most", row.at_most),
+                **prefixed("labels", Labels.of(row.labels)),
+                **prefixed("usage", row.usage),
+                **prefixed("at_most", row.at_most),
                 "usd": row.usage and (prices := book.models.get(row.model)) and prices.cost(row.usage),
             }
             for row in run.requests
