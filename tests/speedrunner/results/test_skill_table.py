@@ -11,11 +11,7 @@ from speedrunner.results.writing import list_rows
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import load
-from tests.speedrunner.results.small_runs import (
-    SmallRun,
-    learnt,
-    skill,
-)
+from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
 
 
 class TestHistory:
@@ -72,10 +68,8 @@ class TestHistory:
         run.policy(0, {"one": "return two()", "two": "return walk()"})
         stopped = skill("two", 1, "EpisodeEnded: stopped because the environment has ended the episode")
         run.train(0, [skill("one", 1, "ValueError: no"), skill("one", 1, stopped.error, stopped)])
-        found = [
-            (each.calls, each.inner_calls, each.errors) for each in skill_history(load(run.path)).versions
-        ]
-        assert found == [(2, 0, 1), (0, 1, 0)]
+        versions = skill_history(load(run.path)).versions
+        assert [(each.calls, each.inner_calls, each.errors) for each in versions] == [(2, 0, 1), (0, 1, 0)]
 
     def test_a_policy_that_was_played_with_and_is_gone(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")

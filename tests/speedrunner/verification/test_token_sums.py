@@ -21,9 +21,9 @@ from tests.tampered_runs import change, copy_of, subject, told
 
 
 def checked(run: Path, *, is_finished: bool = True) -> Finding:
-    checked = subject(run)
-    checked.is_finished = is_finished
-    return check_reconciliations(checked)
+    verified = subject(run)
+    verified.is_finished = is_finished
+    return check_reconciliations(verified)
 
 
 def row_of(run: Path, episode: str) -> int:
