@@ -51,8 +51,8 @@ def version_page(run: RunData, version: int) -> Context:
 def skills_page(run: RunData) -> Context:
     """Return all skills that a run ever had, those first that the actor called most often."""
     history, rows = skill_history(run), []
-    skills = frame_skills(history).sort_values(["calls", "inner_calls"], ascending=False, kind="stable")
-    for each in list_rows(skills):
+    skills = list_rows(frame_skills(history))
+    for each in sorted(skills, key=lambda each: (-each["calls"], -each["inner_calls"])):
         name, end = each["skill"], each["removed"]
         last = max(version for version in history.libraries if end is None or version < end)
         rows.append(
