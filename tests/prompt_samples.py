@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ from speedrunner.store.records import (
 )
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.sleep_journal import SleepJournal
 
 MODEL_CONFIG = ModelConfig(
     name="samples",
@@ -187,8 +188,7 @@ class Samples:
         known = OPENINGS.get(self.env.name)
         self.opening = known or self.env.reset(self.task)
         self.free = next(each.name for each in self.env.primitives if not each.signature.parameters)
-        self.model = Recorder(MODEL_CONFIG)
-        self.actor = Actor(self.env, self.model, compose([]))
+        self.actor = Actor(self.env, Recorder(MODEL_CONFIG), compose([]))
         with RunDirectory.open_for_writing(self.folder) as run:
             run.write_config(f"env:\n  name: {self.env.name}\n")
             run.write_policy(Policy(version=0))
@@ -233,10 +233,10 @@ class Samples:
     def inducing(self, skills: int, *, sleep: int = 1, carried: bool = False, **options: Any) -> Prompt:
         """What SpeedRunner's inducer reads; `carried`: in a run with the history of an earlier run."""
         history = self.carried if carried else self.history
-        kind, wording = options.pop("kind", SpeedRunner), options.pop("wording", 0)
+        kind, tools = options.pop("kind", SpeedRunner), self._tools(sleep)
+        tools.wording = options.pop("wording", 0)
         method, draft = kind(**options), Draft(self.library(skills), sleep, [])
-        tools, calls = replace(self._tools(sleep), wording=wording), method.inducer_calls
-        messages = method._messages(draft.library, history, tools, calls)
+        messages = method._messages(draft.library, history, tools, method.inducer_calls)
         offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
         offered += draft.tools(all_public=method.visibility == "all_public")
         return Prompt(Toolbox(offered, finish).specs, plain_messages(messages))
@@ -281,12 +281,10 @@ class Samples:
 
     def _tools(self, sleep: int) -> SleepTools:
         return SleepTools(
+            actor=self.actor,
             sleep=sleep,
-            env=self.env,
-            model=self.model,
-            library=Library(self.env.primitives).of,
             labels=Labels(episode=f"sleep/{sleep:04d}"),
-            limits=self.actor.limits,
+            journal=SleepJournal(self.folder / "journal.jsonl", sleep, 1),
         )
 
     def _skill(self, names: list[str], number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from envs import Opening, TextEnv
+from serving.conversation import Conversation
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.loop import ToolReply, plain_messages
@@ -146,6 +148,19 @@ class Actor:
     def model(self, role: str) -> Model:
         """Return the model that plays a role."""
         return self._model if role == "actor" else self._others
+
+    def converse(
+        self, role: str, messages: list[Message], tools: Sequence[ToolSpec], labels: Labels, key: str
+    ) -> Conversation:
+        """Open a conversation of a role. The caller closes it.
+
+        Args:
+            key: names it among all conversations of the run, for the seeds of its requests.
+        """
+        model = self.model(role)
+        conversation = model.converse(role, plain_messages(messages), list(tools), labels.plain())
+        conversation.seed_key = f"{self.config.run.seed}/{key}"
+        return conversation
 
     @property
     def limits(self) -> EpisodeLimits:

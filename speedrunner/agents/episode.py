@@ -16,7 +16,7 @@ from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import Actor, ActorSpec, execute_call
 from speedrunner.agents.clock import Clock
-from speedrunner.agents.loop import Execute, ToolReply, plain_messages, run_agent
+from speedrunner.agents.loop import Execute, ToolReply, run_agent
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
 from speedrunner.store.labels import Labels
@@ -190,17 +190,16 @@ class EpisodeContext:
         most_repeats: int = 0,
     ) -> Termination:
         number, self._conversations = self._conversations, self._conversations + 1
-        model, labels, key = self._actor.model(role), self._labels.plain(), self._trajectory.episode
-        most = model.model_config.role(role).calls(self.clock.llm_calls if llm_calls is None else llm_calls)
+        key, settings = self._trajectory.episode, self._actor.model(role).model_config.role(role)
+        most = settings.calls(self.clock.llm_calls if llm_calls is None else llm_calls)
+        place = f"{key}/{self._trajectory.attempt}/{role}/{number}"
 
         def record(turn: Turn) -> None:
             turn.role, turn.conversation = role, number
             self._trajectory.turns.append(turn)
             self._watch(key, conversation, turn)
 
-        with closing(model.converse(role, plain_messages(messages), list(tools), labels)) as conversation:
-            place = (self._actor.config.run.seed, key, self._trajectory.attempt, role, number)
-            conversation.seed_key = "/".join(map(str, place))
+        with closing(self._actor.converse(role, messages, tools, self._labels, place)) as conversation:
             self._watch(key, conversation, None)
             if self._open:
                 self._open[-1].rest()

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import abc
-import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import msgspec
 
 from envs import Task, TextEnv
 from serving.usage import Usage
-from speedrunner.agents.actor import ActorSpec, EpisodeLimits
+from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.clock import Clock
 from speedrunner.agents.episode import EpisodeContext
-from speedrunner.agents.loop import plain_messages, run_agent
+from speedrunner.agents.loop import run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.methods.resumed_agent import ResumedAgent
@@ -27,9 +26,6 @@ from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn
 from speedrunner.store.sleep_journal import SleepJournal
 from speedrunner.workers.sandbox.settings import Sandbox
-
-if TYPE_CHECKING:
-    from serving.model import Model
 
 Returned = TypeVar("Returned")
 
@@ -60,46 +56,49 @@ class SleepTools:
     """The tools of a sleep; they also collect its record.
 
     Attributes:
+        actor: the run's actor; it opens the conversations of the sleep's agents.
         sleep: number of this sleep, 1 for the first.
-        model: the model that plays the agents of the sleep.
-        library: returns a policy's skills for editing; see `Actor.library`.
         labels: labels of the ledger rows of every request.
-        limits: limits of the actor's episodes.
+        journal: what another process did in this sleep, and what this one does.
         sandbox: how agent-written code is confined.
         attempt: plays a training task with an actor of this spec; its tokens count for the sleep. It never
             returns an episode that ended by an infrastructure error. `None` for a method that does not
             replay.
-        journal: what another process did in this sleep, and what this one does.
-        wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued
-            or have no engine; then they are stopped.
-        wording: paraphrase of prompts, `run.wording`.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
-        seed: the run's.
+        env: the environment; only read its rules.
+        model: the model of every role except the actor.
+        library: returns a policy's skills for editing; see `Actor.library`.
+        limits: limits of the actor's episodes.
+        wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued
+            or have no engine; then they are stopped.
+        wording: paraphrase of prompts, `run.wording`.
     """
 
+    actor: Actor
     sleep: int
-    env: TextEnv
-    model: Model
-    library: Callable[[Policy], Library]
     labels: Labels
-    limits: EpisodeLimits
+    journal: SleepJournal
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
-    journal: SleepJournal = field(default_factory=SleepJournal)
-    wall_s: float = math.inf
-    wording: int = 0
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
     shown: float | None = None
-    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.env = self.actor.env
+        self.model = self.actor.model("inducer")
+        self.library = self.actor.library
+        self.limits = self.actor.limits
+        self.wall_s = self.actor.config.run.sleep_wall_s
+        self.wording = self.actor.config.run.wording
 
     def calls(self, role: str, most: int) -> int:
         """Return the maximum requests of a role: the method's number, or the model config's if
         that is less."""
-        return self.model.model_config.role(role).calls(most)
+        return self.actor.model(role).model_config.role(role).calls(most)
 
     def fell_short(self, why: str) -> None:
         """Record why the sleep did not do all its work."""
@@ -128,18 +127,18 @@ class SleepTools:
         # Recorded turns were in time, and their edits count, however late they are repeated.
         clock = Clock(self.calls(role, llm_calls), None if steps else self._deadline())
 
-        context, settings = self.model.model_config.context, self.model.model_config.role(role)
+        model = self.actor.model(role)
+        context, settings = model.model_config.context, model.model_config.role(role)
 
         def status(text: str, usage: Usage) -> str:
-            used = usage.prompt + usage.completion + self.model.count_tokens(text)
+            used = usage.prompt + usage.completion + model.count_tokens(text)
             tokens = max(context - used, 0)
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({clock.llm_calls} calls and {tokens} tokens left{warning})"
 
         execute = partial(toolbox.execute, string_tokens=settings.string_tokens)
-        opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
-        place = (self.seed, self.labels.episode, self.labels.attempt, role, number)
-        opened.seed_key = "/".join(map(str, place))
+        place = f"{self.labels.episode}/{self.labels.attempt}/{role}/{number}"
+        opened = self.actor.converse(role, messages, toolbox.specs, self.labels, place)
         with closing(ResumedAgent(opened, steps, toolbox.sessions, add_turn)) as agent:
 
             def add(turn: Turn) -> None:

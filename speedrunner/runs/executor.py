@@ -256,18 +256,12 @@ class Executor:
         allowed = trained_tasks(run.episodes)
         episodes = SleepEpisodes(self.method, allowed, journal, start)
         tools = SleepTools(
+            actor=self.actor,
             sleep=step.number,
-            env=self.actor.env,
-            model=self.actor.model("inducer"),
-            library=self.actor.library,
             labels=labels,
-            limits=self.actor.limits,
+            journal=journal,
             sandbox=sandbox_limits(self.actor.config.sandbox),
             attempt=episodes.play if self.method.replays else None,
-            journal=journal,
-            wall_s=self.actor.config.run.sleep_wall_s,
-            wording=self.actor.config.run.wording,
-            seed=self.actor.config.run.seed,
         )
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:

@@ -59,7 +59,7 @@ def find_lost_requests(ledger: Iterable[LedgerRow], record: SleepRecord) -> list
 
 
 class SleepJournal:
-    """The journal of one attempt at a sleep. Without a path, it only measures time.
+    """The journal of one attempt at a sleep.
 
     Args:
         steps: what another process wrote into it; see `read_steps`.
@@ -71,9 +71,9 @@ class SleepJournal:
 
     def __init__(
         self,
-        path: Path | None = None,
-        sleep: int = 0,
-        attempt: int = 1,
+        path: Path,
+        sleep: int,
+        attempt: int,
         steps: Sequence[SleepStep] = (),
         prepare: Callable[[], None] = lambda: None,
         note: Callable[[], None] = lambda: None,
@@ -85,9 +85,8 @@ class SleepJournal:
         self._prepare = prepare
         self._note = note
         self._began = time.monotonic() - max((step.seconds for step in steps), default=0.0)
-        if path is not None:
-            prepare()
-            files.write_atomic(path, b"".join(json_records.encode(step) + b"\n" for step in steps))
+        prepare()
+        files.write_atomic(path, b"".join(json_records.encode(step) + b"\n" for step in steps))
 
     @property
     def seconds(self) -> float:
@@ -112,8 +111,6 @@ class SleepJournal:
         self._append(number=number, played=played)
 
     def _append(self, **step: Any) -> None:
-        if self._path is None:
-            return
         seconds = round(self.seconds, 3)
         record = SleepStep(sleep=self._sleep, attempt=self.attempt, seconds=seconds, **step)
         self._prepare()

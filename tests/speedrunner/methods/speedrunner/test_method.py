@@ -21,6 +21,7 @@ from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Policy, Skill, Termination
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.sleep_journal import SleepJournal
 from tests.scripted_engine import Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model
 from tests.speedrunner.run_samples import TASK, trajectory
@@ -76,7 +77,11 @@ Nights = Callable[..., Awaitable[Night]]
 
 @pytest.fixture
 def night(
-    babyai: envs.TextEnv, history: History, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+    babyai: envs.TextEnv,
+    history: History,
+    tiny_model_config: ModelConfig,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path: Path,
 ) -> Nights:
     async def night(
         script: Script,
@@ -89,12 +94,10 @@ def night(
             script, roomy(tiny_model_config, **(model_config or {})), tiny_tokenizer
         ) as engine:
             tools = SleepTools(
+                actor=Actor(babyai, engine.model, compose([])),
                 sleep=1,
-                env=babyai,
-                model=engine.model,
-                library=Actor(babyai, engine.model, compose([])).library,
                 labels=Labels(episode="sleep/0001"),
-                limits=Actor(babyai, engine.model, compose([])).limits,
+                journal=SleepJournal(tmp_path / "sleep.jsonl", 1, 1),
             )
             learnt = await SpeedRunner(**options).sleep(policy, history, tools)
             return Night(learnt, tools, engine.server.requests)
