@@ -13,9 +13,9 @@ import msgspec
 
 from envs import Opening, TextEnv
 from serving.conversation import Conversation
-from serving.tokens.tools import ToolCall, ToolSpec
+from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
-from speedrunner.agents.loop import ToolReply, plain_messages
+from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.reading import merge_repeats, result_text, write_call
 from speedrunner.agents.rendering import render
 from speedrunner.config.schema import Config, LibraryConfig
@@ -23,8 +23,7 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, Message, Policy, Termination
-from speedrunner.workers.env_worker import EnvWorker
+from speedrunner.store.records import CallNode, Message, Policy
 from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.workers.sandbox.code_session import load_failure
 from speedrunner.workers.sandbox.isolation import sandbox_limits
@@ -48,7 +47,7 @@ class EpisodeLimits:
     """Limits of one episode.
 
     Attributes:
-        llm_calls: requests.
+        llm_calls: requests; the smaller of the environment's limit and the model config's.
         actions: primitive calls that advance the world; `None`: unlimited.
         wall_s: seconds of tool calls, or of the whole episode if `answers_count`.
         context: tokens of the conversation.
@@ -167,17 +166,12 @@ class Actor:
         """Return the limits of one episode."""
         run = self.config.run
         return EpisodeLimits(
-            llm_calls=self.llm_calls,
+            llm_calls=self._model.model_config.role("actor").calls(self.env.limits.llm_calls),
             actions=self.env.limits.actions,
             wall_s=run.wall_clock_s,
             answers_count=run.wall_clock == "all",
             context=self._model.model_config.context,
         )
-
-    @property
-    def llm_calls(self) -> int:
-        """Return the requests per episode: the smaller of the environment's limit and the model config's."""
-        return self._model.model_config.role("actor").calls(self.env.limits.llm_calls)
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
         """Return the token ids that every episode of `spec` starts with; empty on the chat API."""
@@ -227,31 +221,6 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
         if text is not None and not any(text[:limit_chars] in part for part in parts):
             parts.append(title + _cut(text, limit_chars))
     return "\n\n".join(parts)
-
-
-async def execute_call(
-    worker: EnvWorker, call: ToolCall, config: Config, remaining_s: float
-) -> tuple[ToolReply, Executed | None]:
-    """Run a primitive, a public skill or `submit_answer`. The reply contains any error of the call.
-
-    Args:
-        worker: plays the episode.
-        config: sets the limits of one call and of the reply's length.
-        remaining_s: seconds that are left of the episode.
-
-    Returns:
-        The reply, and the worker's report; `None` for `submit_answer`, which the worker does not know.
-
-    Raises `WorkerError`: the environment broke.
-    """
-    if call.name == SUBMIT_ANSWER.name:
-        node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
-        return ToolReply("The answer is submitted.", node, Termination.SUBMITTED), None
-    left_s = max(remaining_s, 0.001)
-    limit_s = min(config.sandbox.call_wall_s or left_s, left_s)
-    executed = await worker.execute(call, limit_s, config.sandbox.call_actions)
-    text = actor_view(executed, config.run.reply_chars)
-    return ToolReply(text, executed.node, executed.termination), executed
 
 
 def _describe_progress(node: CallNode) -> str | None:

@@ -14,7 +14,7 @@ from envs import Opening, Task
 from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
-from speedrunner.agents.actor import Actor, ActorSpec, execute_call
+from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
 from speedrunner.agents.clock import Clock
 from speedrunner.agents.loop import Execute, ToolReply, run_agent
 from speedrunner.agents.toolbox import Toolbox
@@ -128,19 +128,24 @@ class EpisodeContext:
         return await self._converse(role, messages, toolbox.specs, execute, llm_calls)
 
     async def execute(self, call: ToolCall) -> ToolReply:
-        """Run a primitive or a public skill in the world. The reply contains any error of the call.
+        """Run a primitive or a public skill in the world, or `submit_answer`. The reply contains any error of
+        the call.
 
         If a role's tool acts through this method, it returns this reply as its own, so that the call is
         recorded.
 
         Raises `WorkerError`: the environment broke.
         """
-        config, left_s = self._actor.config, self.clock.remaining_s
-        reply, executed = await execute_call(self._worker, call, config, left_s)
-        if executed is not None:
-            self._asked.append(executed.node)
-            self.observation = executed.observation or self.observation
-        return reply
+        if call.name == SUBMIT_ANSWER.name:
+            node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
+            return ToolReply("The answer is submitted.", node, Termination.SUBMITTED)
+        config, left_s = self._actor.config, max(self.clock.remaining_s, 0.001)
+        limit_s = min(config.sandbox.call_wall_s or left_s, left_s)
+        executed = await self._worker.execute(call, limit_s, config.sandbox.call_actions)
+        self._asked.append(executed.node)
+        self.observation = executed.observation or self.observation
+        text = actor_view(executed, config.run.reply_chars)
+        return ToolReply(text, executed.node, executed.termination)
 
     async def load(self, library: Library) -> None:
         """Replace the callable skills with another library's, at once; the world stays as it is.
@@ -287,12 +292,12 @@ async def play_episode(
         module = spec.library.module()
         if episode.stored is not None:
             trajectory.module = hunks(episode.stored, module)
-        opening = await worker.reset(episode.task, module, actor.env.limits.actions, episode.seed)
-        run = actor.config.run
-        trajectory.prompt_hash = spec.prompt_hash(actor.env, spec.messages(actor.env, opening, run.wording))
-        clock = Clock(
-            actor.llm_calls, time.monotonic() + run.wall_clock_s, answers_count=run.wall_clock == "all"
-        )
+        limits = actor.limits
+        opening = await worker.reset(episode.task, module, limits.actions, episode.seed)
+        messages = spec.messages(actor.env, opening, actor.config.run.wording)
+        trajectory.prompt_hash = spec.prompt_hash(actor.env, messages)
+        deadline = time.monotonic() + limits.wall_s
+        clock = Clock(limits.llm_calls, deadline, answers_count=limits.answers_count)
         context = EpisodeContext(opening, clock, actor, worker, trajectory, labels, watch, module)
         trajectory.termination = await play(context, spec)
     except WorkerError as error:

@@ -259,7 +259,7 @@ async def measure_rollouts(
 
     Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
     """
-    calls = setup.model_config.role("actor").calls(setup.env.limits.llm_calls)
+    calls = setup.env.limits.llm_calls
     calls = min(calls, most_calls or calls)
     rollouts: list[Rollout] = []
     for level in levels:

@@ -87,7 +87,7 @@ def _outline_run(setup: Setup, after: str | None) -> Outline:
     episodes = sum(len(each.tasks) for each in left)
     sleeps = sum(isinstance(each.step, Sleep) for each in left)
     limit = setup.method.sleep_calls
-    requests = episodes * setup.model_config.role("actor").calls(setup.env.limits.llm_calls)
+    requests = episodes * setup.env.limits.llm_calls
     if limit:
         requests += sleeps * setup.inducer_model_config.role("inducer").calls(limit)
     return Outline(
