@@ -32,14 +32,12 @@ class Slot:
     last.
 
     Attributes:
-        queued: whether it waits while the cache is full; if not, it is always admitted.
         prefix_id: id of its first tokens, which other conversations share.
         shared: number of these tokens.
         blocks: cache blocks that it holds (or would hold if admitted), without the shared ones.
     """
 
     replica: Replica
-    queued: bool
     prefix_id: int
     shared: int
     blocks: int = 0
@@ -49,7 +47,7 @@ class Slot:
 
     async def enter(self, tokens: int) -> float:
         """Wait until the conversation, now `tokens` long, is admitted. Returns the seconds queued."""
-        if not self.queued or self.replica.cache is None:
+        if not self.replica.admission or self.replica.cache is None:
             return 0.0
         began = time.monotonic()
         blocks = self.replica.cache.blocks(tokens, shared=self.shared)
@@ -111,7 +109,7 @@ class Replica:
         self.number = number
         self.address = address
         self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM reserves one block
-        self._admission = admission
+        self.admission = admission
         self._prefixes: dict[tuple[int, ...], int] = {}
         self._sharing: Counter[int] = Counter()
         """Number of admitted conversations by the id of their prefix."""
@@ -123,14 +121,10 @@ class Replica:
         """Number of conversations that wait now."""
         return sum(not slot.admitted and slot.busy for slot in self.slots)
 
-    def slot(self, prefix: tuple[int, ...] = (), queued: bool = True) -> Slot:
-        """Return a slot for a new conversation that shares its first tokens `prefix` with others.
-
-        Args:
-            queued: wait while the cache is full, if the replica queues conversations at all.
-        """
+    def slot(self, prefix: tuple[int, ...] = ()) -> Slot:
+        """Return a slot for a new conversation that shares its first tokens `prefix` with others."""
         number = self._prefixes.setdefault(prefix, len(self._prefixes))
-        slot = Slot(self, queued and self._admission, number, len(prefix))
+        slot = Slot(self, number, len(prefix))
         self.slots.append(slot)
         return slot
 

@@ -102,7 +102,6 @@ class Deployment:
         *,
         prices: Prices | None = None,
         spending: Spending | None = None,
-        admission: bool = True,
         context: int | None = None,
     ) -> AsyncIterator[Model]:
         """Open a model with its own ledger. Any number of clients may share the engine.
@@ -111,7 +110,6 @@ class Deployment:
             write_row: called with every ledger row.
             prices: prices to use instead of the model config's.
             spending: the spending cap; `None` for no cap.
-            admission: queue its conversations, if the options ask for it.
             context: limit of its conversations in tokens; `None` for the engine's own.
 
         Raises `ServerFailed`: the engine does not answer.
@@ -122,7 +120,7 @@ class Deployment:
             model_config = msgspec.structs.replace(model_config, context=context)
         self._reconciliations.add(meter)
         async with self._engine(meter, self._require_alive if self.server else None) as engine:
-            model = Model(model_config, engine, self._tokenizer, self.replicas, admission)
+            model = Model(model_config, engine, self._tokenizer, self.replicas)
             try:
                 yield model
             finally:

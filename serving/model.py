@@ -33,7 +33,6 @@ class Model:
     Args:
         tokenizer: needed on the completions API.
         replicas: the engine's replicas.
-        queued: whether its conversations wait for room in the cache, if the replicas queue conversations.
 
     Attributes:
         tokenizer: `None` on the chat API.
@@ -46,14 +45,12 @@ class Model:
         engine: Engine,
         tokenizer: ChatTokenizer | None,
         replicas: Sequence[Replica] = (),
-        queued: bool = True,
     ) -> None:
         self.model_config = model_config
         self.engine = engine
         self.replicas = replicas or [Replica()]
         self.tokenizer = tokenizer
         self.note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
-        self._queued = queued
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
         self._tool_check: ToolCheck | None = None
@@ -82,7 +79,7 @@ class Model:
             return ChatConversation(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda each: len(each.slots))
-        slot = replica.slot(self._sent_before(transcript.ids), self._queued)
+        slot = replica.slot(self._sent_before(transcript.ids))
         context = self.model_config.context
         return TokenConversation(self.engine, transcript, settings, context, labels, slot)
 

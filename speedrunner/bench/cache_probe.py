@@ -79,8 +79,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
             status(f"{sent} of {turns + SIBLINGS} requests, the last with {row.usage.cached} tokens cached")
 
     counted = await read_counters(deployment.endpoint)
-    # Without admission, because the engine is measured.
-    async with deployment.client(write, admission=False) as model:
+    async with deployment.client(write) as model:
         await _converse(model, "turn", _opening(model, "0", secrets.token_hex(4)), turns)
         nonce = secrets.token_hex(4)
         family = [_opening(model, str(number), nonce) for number in range(SIBLINGS)]

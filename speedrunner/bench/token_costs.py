@@ -171,7 +171,7 @@ async def measure_units(
         names = _missing_units(record, cells, repeats)
         left = [*names]
         shuffle(left)
-        async with deployment.client(lambda row: None, admission=False) as model:
+        async with deployment.client(lambda row: None) as model:
             meter = TokenMeter(deployment, model)
             for cell in set(names.values()):
                 status(f"warming up: {cell.in_flight} requests of {cell.context} tokens")

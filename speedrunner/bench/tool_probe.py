@@ -44,8 +44,7 @@ async def measure_tools(
     """Send the probes to the model's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
     async with open_engine(model_config, config, status) as deployment:
         spending = Spending(config.serving.spending_cap_usd)
-        # Without admission, because the engine is measured.
-        async with deployment.client(lambda row: None, spending=spending, admission=False) as model:
+        async with deployment.client(lambda row: None, spending=spending) as model:
             return await probe_tools(model, model_config.role("actor"), count, in_flight, status)
 
 

@@ -49,7 +49,7 @@ async def test_ledger_and_engine_agree_over_requests_of_every_fate(engine_server
     await rest(deployment)
     requests, tokens = await finished(deployment)
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(deployment.client(rows.append, admission=False))
+        model = await stack.enter_async_context(deployment.client(rows.append))
         impatient = []
         for timeout_s in TIMEOUTS_S:
             retry = RetryPolicy(tries=3, first_wait_s=0.05, timeout_s=timeout_s)

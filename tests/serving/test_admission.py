@@ -61,16 +61,9 @@ async def test_the_oldest_goes_on_even_when_it_alone_outgrows_the_cache() -> Non
     assert not (await asks(replica.slot(), 10)).done()  # it keeps its slot between two turns
 
 
-@pytest.mark.parametrize(
-    ("replica", "queued"),
-    [
-        (Replica(admission=True), True),
-        (Replica(cache(10), admission=True), False),
-        (Replica(cache(10), admission=False), True),
-    ],
-)
-async def test_without_a_queue_everyone_is_let_in(replica: Replica, queued: bool) -> None:
-    slots = [replica.slot(queued=queued) for _ in range(3)]
+@pytest.mark.parametrize("replica", [Replica(admission=True), Replica(cache(10), admission=False)])
+async def test_without_a_queue_everyone_is_let_in(replica: Replica) -> None:
+    slots = [replica.slot() for _ in range(3)]
     assert [await slot.enter(90) for slot in slots] == [0.0, 0.0, 0.0]
     assert (replica.admitted_blocks, replica.waiting) == (0, 0)
 
@@ -86,7 +79,7 @@ def test_replicas_are_numbered_and_a_single_one_needs_no_address() -> None:
         assert [(each.cache, each.number, each.address, each.capacity) for each in replicas] == expected
         assert [each.ideal is None for each in replicas] == [each.cache is None for each in replicas]
     for admission in (True, False):
-        assert replicas_of([one], admission=admission)[0].slot().queued == admission
+        assert replicas_of([one], admission=admission)[0].admission == admission
 
 
 async def test_nobody_overtakes_an_older_one_that_waits() -> None:

@@ -292,7 +292,7 @@ async def measure_capacity(bench: Bench) -> Measurement:
 
 async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
     """Send tool-call probes with many requests in flight, where the grammar costs most."""
-    async with bench.deployment.client(lambda row: None, admission=False) as model:
+    async with bench.deployment.client(lambda row: None) as model:
         role = model.model_config.role("actor")
         return await probe_tools(model, role, KINDS + 2 * in_flight, in_flight, bench.status)
 
