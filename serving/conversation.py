@@ -31,8 +31,6 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         token_ids: the generated ids (completions API only).
         echo: the items of it that later requests send back (chat API).
         open_calls: ids of its tool calls, which the reply answers (same API).
-        first_token_s: time from the request's arrival in the engine to its first token, if the engine reports
-            it.
     """
 
     text: str
@@ -45,7 +43,6 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int] = []
     echo: list[dict[str, Any]] = []
     open_calls: list[str] = []
-    first_token_s: float | None = None
 
 
 class AnswerOverflow(ContextOverflow):

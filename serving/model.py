@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -22,7 +21,6 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript, common_prefix, open_transcript
-from serving.usage import Usage
 
 Messages = list[dict[str, str]]
 
@@ -51,7 +49,7 @@ class Model:
         self.replicas = replicas or [Replica()]
         self.tokenizer = tokenizer
         self.note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
-        self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
+        self._warm: dict[tuple[int, ...], asyncio.Task[int]] = {}
         """Prefixes that were sent alone, or are being sent."""
         self._tool_check: ToolCheck | None = None
         self._format = None
@@ -83,9 +81,7 @@ class Model:
         context = self.model_config.context
         return TokenConversation(self.engine, transcript, settings, context, labels, slot)
 
-    async def warm(
-        self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str], **options: Any
-    ) -> list[tuple[int, Usage]]:
+    async def warm(self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]) -> int:
         """Send the prefix that conversations with this system message and these tools share, once and alone.
 
         Otherwise, when many conversations start at once, each computes the prefix for itself. A hybrid model
@@ -93,16 +89,15 @@ class Model:
 
         Args:
             messages: the messages of any such conversation; only the system message matters.
-            options: further fields of the request.
 
         Returns:
-            For each replica the prefix's length in tokens, and its usage; nothing on the chat API.
+            The prefix's length in tokens; 0 if it was not sent, since no engine could reuse it.
 
         Raises `ServingError`: the engine failed.
         """
         prefix = tuple(self.shared_prefix(role, messages, tools))
         if prefix not in self._warm:
-            self._warm[prefix] = asyncio.create_task(self._send_alone(list(prefix), labels, options))
+            self._warm[prefix] = asyncio.create_task(self._send_alone(list(prefix), labels))
         try:
             return await asyncio.shield(self._warm[prefix])
         except ServingError:
@@ -120,10 +115,8 @@ class Model:
             sending.cancel()
         await asyncio.gather(*self._warm.values(), return_exceptions=True)
 
-    async def _send_alone(
-        self, prefix: list[int], labels: dict[str, str], options: dict[str, Any]
-    ) -> list[tuple[int, Usage]]:
-        sent = []
+    async def _send_alone(self, prefix: list[int], labels: dict[str, str]) -> int:
+        sent = 0
         for replica in self.replicas:
             if (
                 replica.cache is None
@@ -135,10 +128,9 @@ class Model:
                 max_tokens=1,
                 labels={"role": "prefix_warm_up", **labels, "replica": str(replica.number)},
                 replica=replica.address,
-                **options,
             )
             reply.record("ok", reply.usage)
-            sent.append((len(prefix), reply.usage))
+            sent = len(prefix)
         return sent
 
     def shared_prefix(self, role: str, messages: Messages, tools: list[ToolSpec]) -> list[int]:

@@ -99,7 +99,6 @@ class TokenConversation(Conversation):
             seconds=reply.seconds,
             request=reply.request,
             token_ids=ids,
-            first_token_s=reply.answer.first_token_s,
         )
         overflows = isinstance(answer.problem, TruncatedCall) and len(ids) >= room
         status = "overflow" if overflows else status_of(answer.problem)

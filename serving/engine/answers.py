@@ -66,20 +66,17 @@ class TokenCompletion(msgspec.Struct):
         return self.choices[0].finish_reason == "abort"
 
     @property
-    def first_token_s(self) -> float | None:
-        """Seconds from the request's arrival in the engine to its first token, if the engine reports them."""
-        timing = self.metrics or _Timing()
-        if timing.queue_time_ms is None or timing.time_to_first_token_ms is None:
-            return None
-        return (timing.queue_time_ms + timing.time_to_first_token_ms) / 1000
-
-    @property
     def last_token_s(self) -> float | None:
-        """The same for its last token."""
-        first_s, timing = self.first_token_s, self.metrics or _Timing()
-        if first_s is None or timing.generation_time_ms is None:
+        """Seconds from the request's arrival in the engine to its last token, if the engine reports them."""
+        timing = self.metrics or _Timing()
+        queued_ms, first_ms, rest_ms = (
+            timing.queue_time_ms,
+            timing.time_to_first_token_ms,
+            timing.generation_time_ms,
+        )
+        if queued_ms is None or first_ms is None or rest_ms is None:
             return None
-        return first_s + timing.generation_time_ms / 1000
+        return (queued_ms + first_ms + rest_ms) / 1000
 
 
 class ChatChoice(msgspec.Struct):

@@ -14,7 +14,6 @@ import msgspec
 from envs import Opening, TextEnv
 from serving.conversation import Conversation
 from serving.tokens.tools import ToolSpec
-from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.reading import merge_repeats, result_text, write_call
 from speedrunner.agents.rendering import render
@@ -178,10 +177,10 @@ class Actor:
         messages, tools = self._any_messages(spec), spec.list_tools(self.env)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 
-    async def warm(self, spec: ActorSpec, labels: Labels) -> list[tuple[int, Usage]]:
+    async def warm(self, spec: ActorSpec, labels: Labels) -> None:
         """Send the shared prefix alone, before the episodes start. See `serving.model.Model.warm`."""
         messages, tools = self._any_messages(spec), spec.list_tools(self.env)
-        return await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
+        await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
 
     def library(self, policy: Policy) -> Library:
         """Return the policy's skills for editing. The library refuses skills that the actor could not call or

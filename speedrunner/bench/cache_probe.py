@@ -83,10 +83,9 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         await _converse(model, "turn", _opening(model, "0", secrets.token_hex(4)), turns)
         nonce = secrets.token_hex(4)
         family = [_opening(model, str(number), nonce) for number in range(SIBLINGS)]
-        warmed = await model.warm("actor", family[0], note_tools(), {})
+        prefix = await model.warm("actor", family[0], note_tools(), {})
         await run_together(lambda opening: _converse(model, "sibling", opening, 1), family, SIBLINGS)
     hits = (await read_counters(deployment.endpoint) - counted).cached > 0
-    prefix = max((length for length, _ in warmed), default=0)
     requests = [*parts["turn"], *parts["sibling"]]
     prompt, expected, reported = (
         sum(getattr(each, name) for each in requests) for name in ("prompt", "expected", "reported")
