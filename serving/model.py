@@ -91,7 +91,7 @@ class Model:
             messages: the messages of any such conversation; only the system message matters.
 
         Returns:
-            The prefix's length in tokens; 0 if it was not sent, since no engine could reuse it.
+            The prefix's length in tokens; 0 if no replica could reuse it, so that it was not sent.
 
         Raises `ServingError`: the engine failed.
         """

@@ -60,7 +60,7 @@ class VllmServer:
         endpoint: its address.
         log: file that the server's output is appended to.
         folder: its files on disk, removed with it; only this user can enter it.
-        phases: seconds that each phase of the last start took; empty before the first start.
+        phases: seconds that each phase of its start took; empty before it.
     """
 
     def __init__(
@@ -128,17 +128,13 @@ class VllmServer:
         return self._process.pid if self.alive and self._process else None
 
     async def start(self, progress: Progress | None = None) -> None:
-        """Start the server and wait until it reports that it is healthy. On failure nothing of it remains.
+        """Start the server, once, and wait until it reports that it is healthy. On failure nothing of it
+        remains.
 
         Raises:
-            ServerFailed: it already runs, it ended, or it took too long. The message of the last two has the
-                log's most informative lines, the command and the log's path.
+            ServerFailed: it ended, or it took too long. The message has the log's most informative lines, the
+                command and the log's path.
         """
-        if self.alive:
-            raise ServerFailed(
-                f"the server of model {self.model_config.name!r} is already running (process {self.pid})"
-            )
-        self.kill()  # what a dead server left behind
         try:
             try:
                 self._spawn()
@@ -178,11 +174,6 @@ class VllmServer:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def require_alive(self) -> None:
-        """Raise `ServerFailed` with the log's message if the server's process has ended."""
-        if not self.alive:
-            raise ServerFailed(self.failure())
 
     def failure(self) -> str:
         """Return a message for users about a dead server: the log's most informative lines, the command, the
@@ -254,9 +245,10 @@ class VllmServer:
             lines, read = server_log.new_lines(self.log, read)
             phases.read(lines, now - begun)
             self.phases = phases.seconds(now - begun)
+            if not self.alive:  # if something is healthy, another process answered
+                raise ServerFailed(self.failure())
             if is_healthy:
-                break
-            self.require_alive()
+                return
             if now - begun > self._start_timeout_s:
                 limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
                 raise ServerFailed(
@@ -266,8 +258,6 @@ class VllmServer:
                 told = now
                 progress(now - begun, phases.text(now - begun))
             await asyncio.sleep(0.2)
-        if self._process is None or not self.alive:  # another process answered, not ours
-            raise ServerFailed(self.failure())
 
     def _report(self, what: str) -> str:
         cause = " | ".join(server_log.telling_lines(self.log, self._log_start)) or "its log is empty"

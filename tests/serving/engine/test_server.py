@@ -108,7 +108,7 @@ async def test_on_a_cpu_the_server_gives_way(server_of, gpus: int, niceness: int
 
 
 @pytest.mark.process
-async def test_the_command_is_built_from_the_model_config_and_starts_once(server_of) -> None:
+async def test_the_command_is_built_from_the_model_config(server_of) -> None:
     server = server_of(HEALTHY)
     line = " ".join(server.command)
     assert "--model some/model --served-model-name tiny-random --max-model-len" in line
@@ -124,9 +124,6 @@ async def test_the_command_is_built_from_the_model_config_and_starts_once(server
     programs = str(Path(sys.executable).parent)  # the interpreter's come first
     assert server.shell_line.startswith(f'PATH={programs}:"$PATH" ')
     assert program.environ()["PATH"] == f"{programs}:{os.environ['PATH']}"
-    with pytest.raises(ServerFailed, match=r"is already running \(process \d+\)"):
-        await server.start()
-    assert server.alive
 
 
 def test_a_server_on_gpus_does_not_run_nvcc_unless_the_user_wants_it(
@@ -188,7 +185,7 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
 
 
 @pytest.mark.process
-async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted(server_of) -> None:
+async def test_when_the_server_is_killed_its_children_go(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
     processes = tree(server.pid)
@@ -196,25 +193,18 @@ async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted
     assert all_end(processes)
     assert not server.alive
     assert "was killed by SIGKILL" in server.failure()
-    endpoint = server.endpoint
-    await server.stop()
-    await server.start()
-    assert server.endpoint == endpoint
-    await attach(endpoint, "tiny-random")
-    assert server.log.read_text().count("ready") == 2
 
 
 @pytest.mark.process
-async def test_when_the_guard_was_killed_its_session_goes_and_a_start_works(server_of) -> None:
+async def test_when_the_guard_was_killed_a_stop_ends_its_session(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
     processes = tree(server.pid)
     in_its_session = [process for process in processes if os.getsid(process.pid) == server.pid]
     processes[0].kill()
     assert all_end(processes[:2])  # the server itself dies with its guard
-    await server.start()
+    await server.stop()
     assert all_end(in_its_session)
-    await attach(server.endpoint, "tiny-random")
     for process in processes:  # what left the session is beyond reach without the guard: end it here
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
