@@ -34,8 +34,7 @@ from speedrunner.workers.worker_messages import (
     Reply,
     Reset,
     Start,
-    encode_reply,
-    frame,
+    pack,
     read_request,
 )
 
@@ -109,7 +108,7 @@ def serve(owner: socket.socket) -> None:
 
     def send(reply: Reply) -> None:
         with suppress(BrokenPipeError):  # the owner may be gone
-            owner.sendall(frame(encode_reply(reply)))
+            owner.sendall(pack(reply))
 
     first = read_request(requests)
     if not isinstance(first, Start):

@@ -115,23 +115,17 @@ _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
-def pack(message: Request) -> bytes:
-    """Return a request in its wire format."""
-    return frame(msgspec.json.encode(message))
-
-
-def frame(body: bytes) -> bytes:
-    """Return a body in its wire format."""
-    return LENGTH.pack(len(body)) + body
-
-
-def encode_reply(reply: Reply) -> bytes:
-    """Return a reply's body. If an environment's outcome cannot be written, the reply becomes a `Fault`."""
+def pack(message: Request | Reply) -> bytes:
+    """Return a message in its wire format. If an environment's outcome cannot be written, the reply becomes a
+    `Fault`."""
     try:
-        return msgspec.json.encode(reply)
+        body = msgspec.json.encode(message)
     except Exception as error:
+        if isinstance(message, Request):
+            raise
         why = f"the reply cannot be written as JSON: {type(error).__name__}: {error}"
-        return msgspec.json.encode(Fault(why, ""))
+        body = msgspec.json.encode(Fault(why, ""))
+    return LENGTH.pack(len(body)) + body
 
 
 def read_request(stream: BinaryIO) -> Request | None:

@@ -14,8 +14,6 @@ from speedrunner.workers.worker_messages import (
     Executed,
     Fault,
     Reply,
-    encode_reply,
-    frame,
     pack,
     read_reply,
     read_request,
@@ -27,10 +25,6 @@ async def received(data: bytes) -> Reply:
     reader.feed_data(data)
     reader.feed_eof()
     return await read_reply(reader)
-
-
-def reply_bytes(reply: Reply) -> bytes:
-    return frame(encode_reply(reply))
 
 
 def executed(node: CallNode, detail: dict[str, Any] | None = None) -> Executed:
@@ -50,10 +44,10 @@ def test_requests_are_read_one_by_one_until_the_owner_is_gone() -> None:
 
 async def test_a_reply_is_read_as_it_was_packed() -> None:
     reply = executed(CallNode("look", "primitive", {}, result="a wall"))
-    assert await received(reply_bytes(reply)) == reply
+    assert await received(pack(reply)) == reply
 
 
 async def test_what_the_environment_makes_unwritable_is_a_fault() -> None:
-    reply = await received(reply_bytes(executed(CallNode("look", "primitive", {}), {"map": object()})))
+    reply = await received(pack(executed(CallNode("look", "primitive", {}), {"map": object()})))
     assert isinstance(reply, Fault)
     assert "cannot be written" in reply.message

@@ -24,12 +24,7 @@ from speedrunner.workers.sandbox.child_process import Child, ChildPool
 from speedrunner.workers.sandbox.code_session import CodeResult, CodeSession
 from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_episode import WorkerEpisode
-from speedrunner.workers.worker_messages import (
-    Execute,
-    Executed,
-    Reset,
-    encode_reply,
-)
+from speedrunner.workers.worker_messages import LENGTH, Execute, Executed, Reset, pack
 from tests.speedrunner.workers.sandbox.mutants import (
     FROM_SESSIONS,
     FROM_SKILLS,
@@ -164,7 +159,7 @@ def test_an_episode_survives_whatever_its_skills_say(reads: list[None]) -> None:
         before, env = len(reads), Corridor()
         said = [mostly_valid(RUNNING_SKILLS, random, 2) for _ in range(BATCH)]
         with episode(env, *said, framed(mutant(FROM_SKILLS, random), 2)) as (one, _):
-            reply = msgspec.json.decode(encode_reply(one.execute(ATTACK)), type=Executed)
+            reply = msgspec.json.decode(pack(one.execute(ATTACK))[LENGTH.size :], type=Executed)
         below = [*reply.node.below()]
         walked = sum(each.name == "walk" and each.error is None for each in below)
         assert walked == reply.actions == reply.node.actions <= 10
