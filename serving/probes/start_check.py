@@ -17,7 +17,7 @@ from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.options import Check
-from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, battery
+from serving.probes.tool_battery import LABELS, ProbeAnswer, ToolProbe, answer_probe, battery
 from serving.together import run_together
 from serving.tokens.tools import ToolSpec
 
@@ -142,10 +142,10 @@ def _quick(role: Role) -> Role:
 
 async def _check_calls(model: Model, requests: Requests) -> None:
     role = _quick(model.model_config.role("actor"))
-    probes = [(probe.kind, OpenProbe(model, role, probe)) for probe in battery() if probe.kind in KINDS]
+    probes = [probe for probe in battery() if probe.kind in KINDS]
 
-    async def send(probe: tuple[str, OpenProbe]) -> ProbeAnswer:
-        return await requests.wait(probe[0], probe[1].answer())
+    async def send(probe: ToolProbe) -> ProbeAnswer:
+        return await requests.wait(probe.kind, answer_probe(model, role, probe))
 
     answers = await run_together(send, probes, len(probes))
     invalid = [each for each in answers if each.validity == "invalid"]

@@ -138,37 +138,30 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int] = []
 
 
-class OpenProbe:
-    """A probe with an open conversation and a role's budgets: its prompt is rendered and not yet sent."""
-
-    def __init__(self, model: Model, role: Role, probe: ToolProbe) -> None:
-        # Hosted models have their own rules for `strict`.
-        built_in = model.model_config.api != "completions" and not model.model_config.hosted
-        tools = [msgspec.structs.replace(tool, strict=built_in) for tool in probe.tools]
-        self._probe = probe
-        self._talk = model.with_roles(Roles(role, role)).converse("actor", probe.messages, tools, LABELS)
-
-    async def answer(self) -> ProbeAnswer:
-        """Send the probe, and close the conversation. Raises `ServingError` if the engine failed; on the
-        chat API also if it refuses the probe."""
-        probe, talk = self._probe, self._talk
-        try:
-            answer = await talk.ask()
-        except ContextOverflow as error:
-            return ProbeAnswer(probe=probe, validity="truncated", problem=str(error))
-        except RequestRefused as error:
-            if not isinstance(talk, TokenConversation):
-                raise
-            return ProbeAnswer(probe=probe, validity="invalid", problem=str(error))
-        finally:
-            talk.close()
-        found = ProbeAnswer(probe=probe, usage=answer.usage, token_ids=answer.token_ids)
-        if answer.problem is None:
-            return found
-        if isinstance(answer.problem, TruncatedCall):
-            return msgspec.structs.replace(found, validity="truncated", problem=str(answer.problem))
-        is_empty, problem = not answer.text, str(answer.problem)
-        return msgspec.structs.replace(found, validity="invalid", problem=problem, is_empty=is_empty)
+async def answer_probe(model: Model, role: Role, probe: ToolProbe) -> ProbeAnswer:
+    """Send a probe with a role's budgets. Raises `ServingError` if the engine failed; on the chat API also if
+    it refuses the probe."""
+    # Hosted models have their own rules for `strict`.
+    built_in = model.model_config.api != "completions" and not model.model_config.hosted
+    tools = [msgspec.structs.replace(tool, strict=built_in) for tool in probe.tools]
+    talk = model.with_roles(Roles(role, role)).converse("actor", probe.messages, tools, LABELS)
+    try:
+        answer = await talk.ask()
+    except ContextOverflow as error:
+        return ProbeAnswer(probe=probe, validity="truncated", problem=str(error))
+    except RequestRefused as error:
+        if not isinstance(talk, TokenConversation):
+            raise
+        return ProbeAnswer(probe=probe, validity="invalid", problem=str(error))
+    finally:
+        talk.close()
+    found = ProbeAnswer(probe=probe, usage=answer.usage, token_ids=answer.token_ids)
+    if answer.problem is None:
+        return found
+    if isinstance(answer.problem, TruncatedCall):
+        return msgspec.structs.replace(found, validity="truncated", problem=str(answer.problem))
+    is_empty, problem = not answer.text, str(answer.problem)
+    return msgspec.structs.replace(found, validity="invalid", problem=problem, is_empty=is_empty)
 
 
 def _shorten_lists(schema: Any) -> Any:

@@ -12,7 +12,7 @@ import msgspec
 from serving.meter import Spending
 from serving.model import Model
 from serving.model_config import ModelConfig, Role
-from serving.probes.tool_battery import OpenProbe, ProbeAnswer, ToolProbe, battery
+from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, battery
 from serving.together import run_together
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
@@ -62,7 +62,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
 
     async def send(probe: ToolProbe) -> ProbeAnswer:
         nonlocal sent, not_valid
-        found = await OpenProbe(model, with_room(role, probe), probe).answer()
+        found = await answer_probe(model, with_room(role, probe), probe)
         sent += 1
         not_valid += found.validity != "valid"
         status(f"{sent} of {count} probes, {not_valid} of them not valid")

@@ -13,7 +13,7 @@ from serving.conversation import NEUTRAL
 from serving.engine.server import VllmServer
 from serving.model_config import ModelConfig, Role, Roles
 from serving.model_configs import adapt, list_model_configs, load_model_config
-from serving.probes.tool_battery import OpenProbe, battery
+from serving.probes.tool_battery import answer_probe, battery
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.gpu.engine_caches import serve_options
 from tests.scripted_engine import sample_call
@@ -48,7 +48,7 @@ async def test_no_request_takes_sampling_from_the_weights_or_the_server(
     bare = Role(string_tokens=8)  # it chooses no sampling
     changed = msgspec.structs.replace(tiny_model_config, api=api, roles=Roles(bare, bare))
     async with scripted_model(sample_call, changed, tiny_tokenizer) as scripted:
-        await OpenProbe(scripted.model, bare, battery()[0]).answer()
+        await answer_probe(scripted.model, bare, battery()[0])
     (request,) = scripted.server.requests
     kind: Any = CompletionRequest if api == "completions" else ChatCompletionRequest
     every = dict.fromkeys([*SamplingParams.__struct_fields__, "max_new_tokens"], 0.3)
