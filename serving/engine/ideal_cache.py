@@ -39,10 +39,6 @@ class IdealCache:
         self.units_per_block = config.block_size // config.match_unit
         self.enabled = config.enable_prefix_caching
         self.most = max(MOST_STATES, 4 * config.num_gpu_blocks)
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget everything: a restarted engine has an empty cache."""
         self.kept: Counter[Link] = Counter()
         """Number of requests that kept each state. A request of a `Chain` does not count states again that
         earlier requests of the chain kept."""
@@ -53,10 +49,6 @@ class IdealCache:
         """Forget the older states if there are enough newer ones."""
         if len(self.kept) >= self.most:
             self.kept, self.older = Counter(), self.kept
-
-    def send(self, prompt: Sequence[int], salt: str = "") -> Lookup:
-        """Record a request. Requests with the same salt may share what it computes."""
-        return Chain(self, salt).send(prompt)
 
     def links(self, link: Link, ids: Sequence[int]) -> list[Link]:
         """Return the links of a sequence's whole units; `link` is the link of what precedes it."""
@@ -70,11 +62,11 @@ class IdealCache:
 class Chain:
     """The requests of one conversation, sent one after another.
 
-    Each prompt starts with the previous one.
+    Each prompt starts with the previous one. Requests with the same salt may share what they compute.
 
     Attributes:
         links: links of all whole units that were sent.
-        kept: the cache's states at the last request; replaced when the engine restarts, and to make room.
+        kept: the cache's states at the last request; replaced to make room.
         noted: number of links, in whole blocks, with states in `kept`.
     """
 

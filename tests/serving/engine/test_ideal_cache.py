@@ -66,7 +66,7 @@ def test_one_after_another_it_is_what_a_cache_without_limits_gives(
     engine, ideal, known = SimulatedCache(config), IdealCache(config), [[]]
     for which, kept, new, output in requests:
         prompt = known[which % len(known)][:kept] + new  # an earlier one goes on, from somewhere
-        lookup = ideal.send(prompt)
+        lookup = Chain(ideal, "").send(prompt)
         assert lookup.cacheable == engine.compute(prompt)
         engine.generate(prompt, output)
         lookup.answered(output)
@@ -82,7 +82,7 @@ def test_no_engine_gives_more_in_whatever_order_it_computes_what_is_in_flight(
     while prompts or waiting:
         if prompts and (not waiting or data.draw(st.booleans())):
             prompt = prompts.pop()
-            waiting.append((prompt, ideal.send(prompt)))
+            waiting.append((prompt, Chain(ideal, "").send(prompt)))
         else:
             prompt, lookup = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
             cached = engine.compute(prompt)
@@ -98,9 +98,9 @@ def test_no_engine_gives_more_in_whatever_order_it_computes_what_is_in_flight(
 )
 def test_the_last_token_of_a_prompt_is_computed_always(config: CacheConfig, cacheable: int) -> None:
     ideal = IdealCache(config)
-    ideal.send([1] * 60).answered([1])
-    assert ideal.send([1] * 49).cacheable == cacheable
-    assert ideal.send([1] * 48).cacheable == max(0, cacheable - config.block_size)
+    Chain(ideal, "").send([1] * 60).answered([1])
+    assert Chain(ideal, "").send([1] * 49).cacheable == cacheable
+    assert Chain(ideal, "").send([1] * 48).cacheable == max(0, cacheable - config.block_size)
 
 
 def test_the_states_of_any_number_of_conversations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +110,11 @@ def test_the_states_of_any_number_of_conversations_are_bounded(monkeypatch: pyte
     old.send([0] * 40).answered([0])
     for number in range(1, 1001):
         shared = [0] * 20
-        lookup = ideal.send(shared + [number] * 100)
+        lookup = Chain(ideal, "").send(shared + [number] * 100)
         assert lookup.cacheable == 20
         lookup.answered([number] * 9)
         assert len(ideal.kept) + len(ideal.older) < 2 * (500 + 40)
-    assert ideal.send([1] * 40).cacheable == 0  # it is not what was sent
-    assert ideal.send([0] * 20 + [1] * 100).cacheable == 20  # of the first conversation, only this is used
+    assert Chain(ideal, "").send([1] * 40).cacheable == 0  # it is not what was sent
+    # Of the first conversation, only this is used.
+    assert Chain(ideal, "").send([0] * 20 + [1] * 100).cacheable == 20
     assert old.send([0] * 60).cacheable == 20
