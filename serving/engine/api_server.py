@@ -22,7 +22,8 @@ def serve() -> None:
     """Serve a model."""
     from vllm.entrypoints.launchers.api_server.entry import main
 
-    _collect_garbage()
+    gc.freeze()  # collect garbage from now on, but do not search the loaded modules for it
+    gc.enable()
     main()
 
 
@@ -56,12 +57,6 @@ def fork_cpu_engine() -> None:
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
 
     platform.check_and_update_config = staticmethod(check_and_fork)
-
-
-def _collect_garbage() -> None:
-    """Collect garbage from now on, but do not search the loaded modules for it."""
-    gc.freeze()
-    gc.enable()
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Toolbox:
             for name, tool in self._tools.items()
         ]
 
-    async def execute(self, call: ToolCall, string_tokens: int | None = None) -> ToolReply:
+    async def execute(self, call: ToolCall, string_tokens: int) -> ToolReply:
         """Run one call; see `speedrunner.agents.loop`.
 
         Args:
@@ -55,10 +55,9 @@ class Toolbox:
         try:
             if call.cut:
                 names, verb = " and ".join(call.cut), "was" if len(call.cut) == 1 else "were"
-                most = "fewer" if string_tokens is None else f"at most {string_tokens:,}"
                 in_parts = self._finish not in (None, call.name)  # work continues after this call
                 advice = "Send it in parts." if in_parts else "Write less."
-                why = f"a string can have {most} tokens"
+                why = f"a string can have at most {string_tokens:,} tokens"
                 raise ToolError(f"{names} {verb} cut, and the call was not executed: {why}. {advice}")
             result = self._tools[call.name](**call.arguments)
             said = await result if inspect.isawaitable(result) else result

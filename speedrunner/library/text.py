@@ -1,9 +1,6 @@
-"""A policy's skills and notes as text for people, with diffs and call graphs."""
+"""A policy's skills and notes as text for people."""
 
 from __future__ import annotations
-
-import difflib
-from collections.abc import Iterator
 
 from speedrunner.library.library import Library
 
@@ -24,8 +21,3 @@ def source_text(library: Library, notes: str = "") -> str:
     told = f"# notes for the actor\n{notes}" if notes else ""
     parts = ["\n".join(library.shared.values()), *functions, told]
     return "\n\n\n".join(filter(None, parts)) or EMPTY
-
-
-def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> Iterator[str]:
-    """Yield a unified diff of two texts; empty if both are equal."""
-    return difflib.unified_diff(before, after, *names, lineterm="", n=2)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 import msgspec
 
 from speedrunner.library.library import Library
-from speedrunner.library.text import diff_lines
 from speedrunner.store.records import Edit
 
 SHARED = "shared code"
@@ -87,6 +87,6 @@ def compare_libraries(before: Library, after: Library) -> list[Diff]:
 def compare_texts(name: str, before: str, after: str) -> Diff:
     """Return the changed lines of a text."""
     old, new = (text.split("\n") if text else [] for text in (before, after))
-    lines = list(diff_lines(old, new, ("", "")))[2:]  # without the names of files
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]  # without the names of files
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return Diff(name, lines, added, removed)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from serving.engine.gpus import read_gpus
 from serving.model_configs import CHECKOUT
 from speedrunner.store.records import Machine
 from speedrunner.workers.sandbox import isolation
@@ -32,7 +33,7 @@ def machine() -> Machine:
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)),
         memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
-        gpus=_run_program("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"),
+        gpus=[f"{gpu.name}, {gpu.total} MiB" for gpu in read_gpus().installed],
     )
 
 

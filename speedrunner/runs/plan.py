@@ -30,7 +30,7 @@ class Wake(msgspec.Struct, frozen=True, tag="wake"):
     @property
     def first(self) -> int:
         """Return the number of training episodes before it."""
-        return min(map(number_of, self.tasks))
+        return min(int(key.rpartition("/")[2]) for key in self.tasks)
 
 
 class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
@@ -54,11 +54,6 @@ class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
 
 
 Step = Wake | Sleep | Evaluate
-
-
-def number_of(episode: str) -> int:
-    """Return the last part of an episode's key; for a training episode, the number of episodes before it."""
-    return int(episode.rpartition("/")[2])
 
 
 def step_name(step: Step) -> str:

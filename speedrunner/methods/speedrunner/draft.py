@@ -23,13 +23,11 @@ class Draft:
         library: initially the library before the sleep.
         sleep: the sleep's number.
         edits: receives a record of each requested edit, refused ones included.
-        page_chars: longest page that a tool returns, in characters.
     """
 
     library: Library
     sleep: int
     edits: list[Edit]
-    page_chars: int = PAGE_CHARS
 
     def tools(self, *, all_public: bool) -> list[Tool]:
         """Return the tools in the order of use.
@@ -118,7 +116,7 @@ class Draft:
         end = first = max(first, 0)
         if first >= len(items):
             return "There are no further lines." if items else "The library is empty."
-        most = room = self.page_chars
+        most = room = PAGE_CHARS
         shown: list[str] = []
         for line in map(text, items[first:]):
             if shown and len(line) > room:

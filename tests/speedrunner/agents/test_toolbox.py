@@ -60,7 +60,7 @@ def test_specs_are_made_of_signatures_and_docstrings_in_order_with_the_finish_la
 
 
 async def test_a_call_returns_its_text_and_is_recorded(toolbox: Toolbox) -> None:
-    reply = await toolbox.execute(ToolCall("read", {"book": "Emma", "pages": 3}))
+    reply = await toolbox.execute(ToolCall("read", {"book": "Emma", "pages": 3}), 8192)
     assert reply.text == "3 pages of Emma, aloud: no"
     assert reply.termination is None
     assert reply.executed == CallNode(
@@ -73,7 +73,7 @@ async def test_a_call_returns_its_text_and_is_recorded(toolbox: Toolbox) -> None
 
 
 async def test_a_refusal_goes_back_to_the_agent(toolbox: Toolbox) -> None:
-    reply = await toolbox.execute(ToolCall("read", {"book": "Ulysses"}))
+    reply = await toolbox.execute(ToolCall("read", {"book": "Ulysses"}), 8192)
     assert reply.text == "Error: there is no book 'Ulysses'"
     assert (reply.executed.result, reply.executed.error) == (None, "there is no book 'Ulysses'")
     assert reply.termination is None
@@ -81,20 +81,20 @@ async def test_a_refusal_goes_back_to_the_agent(toolbox: Toolbox) -> None:
 
 async def test_a_mistake_of_ours_is_raised(toolbox: Toolbox) -> None:
     with pytest.raises(OSError, match="no matches"):
-        await toolbox.execute(ToolCall("burn", {}))
+        await toolbox.execute(ToolCall("burn", {}), 8192)
 
 
 async def test_finishing_ends_the_work_unless_it_is_refused(toolbox: Toolbox) -> None:
-    assert (await toolbox.execute(ToolCall("leave", {"word": "now"}))).termination is None
-    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}))).termination is Termination.SUBMITTED
+    refused = await toolbox.execute(ToolCall("leave", {"word": "now"}), 8192)
+    done = await toolbox.execute(ToolCall("leave", {"word": "please"}), 8192)
+    assert (refused.termination, done.termination) == (None, Termination.SUBMITTED)
 
 
 async def test_a_string_that_was_cut_is_refused_with_the_cause(toolbox: Toolbox) -> None:
-    reply = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book",)))
-    why = "a string can have fewer tokens. Send it in parts."
+    reply = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book",)), 8192)
+    why = "a string can have at most 8,192 tokens. Send it in parts."
     assert reply.text == f"Error: book was cut, and the call was not executed: {why}"
     assert (reply.executed.error, reply.termination) == (reply.text.removeprefix("Error: "), None)
-    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}, ("word",)))).termination is None
-    both = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book", "page")), string_tokens=8192)
-    why = "a string can have at most 8,192 tokens. Send it in parts."
+    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}, ("word",)), 8192)).termination is None
+    both = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book", "page")), 8192)
     assert both.text == f"Error: book and page were cut, and the call was not executed: {why}"

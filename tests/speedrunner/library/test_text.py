@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speedrunner.library.library import Library
-from speedrunner.library.text import diff_lines, source_text
+from speedrunner.library.text import source_text
 from tests.toy_env import Corridor
 
 STEP = 'def _step(n: int) -> str:\n    """Walk."""\n    return walk(n * UNIT)'
@@ -26,23 +26,3 @@ def test_a_library_s_source_says_who_may_call_and_who_wrote_each_skill() -> None
 def test_notes_follow_the_skills() -> None:
     assert source_text(SECOND, "Walls hurt.").endswith("back()\n\n\n# notes for the actor\nWalls hurt.")
     assert source_text(EMPTY, "Walls hurt.") == "# notes for the actor\nWalls hurt."
-
-
-def test_a_diff_shows_changed_lines_and_visibility() -> None:
-    hidden = SECOND.set_visibility("go", public=False, sleep=3)
-    first, second, third = (source_text(each).split("\n") for each in (FIRST, SECOND, hidden))
-    assert list(diff_lines(second, third, ("v0002", "v0003"))) == [
-        "--- v0002",
-        "+++ v0003",
-        "@@ -8,5 +8,5 @@",
-        " ",
-        " ",
-        "-# public, from sleep 1, edited in sleep 2",
-        "+# private, from sleep 1, edited in sleep 3",
-        " def go() -> str:",
-        '     """Go."""',
-    ]
-    lines = list(diff_lines(first, second, ("a", "b")))
-    assert "-    look()" in lines
-    assert "+def back() -> str:" in lines
-    assert list(diff_lines(first, first, ("a", "b"))) == []

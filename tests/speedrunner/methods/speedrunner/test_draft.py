@@ -56,17 +56,19 @@ Drafts = Callable[..., Draft]
 
 @pytest.fixture
 def draft(babyai: envs.TextEnv, edits: list[Edit]) -> Drafts:
-    def draft(*sources: str, page_chars: int = 8000) -> Draft:
+    def draft(*sources: str) -> Draft:
         library = Library(babyai.primitives, load=partial(load_failure, Sandbox()))
         for source in sources:
             library = library.write(source, public=True, sleep=1)
-        return Draft(library, 3, edits, page_chars)
+        return Draft(library, 3, edits)
 
     return draft
 
 
 class TestReading:
-    async def test_what_is_shown(self, draft: Drafts, edits: list[Edit], golden: Golden) -> None:
+    async def test_what_is_shown(
+        self, draft: Drafts, edits: list[Edit], golden: Golden, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         writing = draft(SKILL)
         await writing.write_skill(CALLER.replace("()", "(way: str = 'left')", 1), public=False)
         shown = {
@@ -76,8 +78,9 @@ class TestReading:
             "list no skills": draft().list_skills(),
             "show": writing.show_skill("advance"),
             "show from line 4": writing.show_skill("advance", 4),
-            "show a page of 10 characters": draft(SKILL, page_chars=10).show_skill("advance", 1),
         }
+        monkeypatch.setattr("speedrunner.methods.speedrunner.draft.PAGE_CHARS", 10)
+        shown["show a page of 10 characters"] = draft(SKILL).show_skill("advance", 1)
         edits.clear()
         with pytest.raises(ToolError) as error:
             writing.show_skill("advanse")
@@ -206,5 +209,6 @@ class TestTools:
         assert "set_visibility" not in [tool.__name__ for tool in tools]
         specs = Toolbox(tools, writing.list_skills).specs
         assert not any("public" in str(spec.parameters) or "private" in spec.doc for spec in specs)
-        await Toolbox(tools, writing.list_skills).execute(ToolCall("write_skill", {"source": SKILL}))
+        call = ToolCall("write_skill", {"source": SKILL})
+        await Toolbox(tools, writing.list_skills).execute(call, 8192)
         assert writing.library.skills[0].public
