@@ -20,7 +20,7 @@ from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolSpec
-from serving.tokens.transcript import Transcript, common_prefix, open_transcript
+from serving.tokens.transcript import Transcript, common_prefix
 
 Messages = list[dict[str, str]]
 
@@ -174,7 +174,7 @@ class Model:
 
     def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
         assert self.tokenizer is not None
-        return open_transcript(self.model_config, role, self.tokenizer, messages, tools)
+        return Transcript(self.model_config, role, self.tokenizer, messages, tools)
 
     def _sent_before(self, ids: list[int]) -> tuple[int, ...]:
         """Return the longest prefix of `ids` that was sent alone."""

@@ -24,7 +24,7 @@ from serving.tokens.formats import FORMATS
 from serving.tokens.formats.json_value import dumps
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
-from serving.tokens.transcript import open_transcript
+from serving.tokens.transcript import Transcript
 
 SAMPLING = ("temperature", "top_p", "top_k")
 """Values of a role that publishers recommend in `generation_config.json`."""
@@ -228,7 +228,7 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
     lost = dict[str, None]()
     try:
         for name in ("actor", "inducer"):
-            read = open_transcript(model_config, name, tokenizer, said, [LOOK]).text
+            read = Transcript(model_config, name, tokenizer, said, [LOOK]).text
             lost |= {each["role"]: None for each in said if each["content"] not in read}
         if lost:
             yield f"its chat template or tokenizer cuts or rewrites messages ({', '.join(lost)})"

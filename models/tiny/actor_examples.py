@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from envs.babyai import TASKS, WORLD_SEEDS, BabyAI
 from models.tiny.example_libraries import WORDINGS, Skilled, draw_library
 from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
-from serving.tokens.formats import FORMATS
+from serving.model_config import Role, Roles
+from serving.model_configs import load_model_config
 from serving.tokens.formats.json_value import dumps
 from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
@@ -35,6 +38,11 @@ WORLDS = range(WORLD_SEEDS.stop, 100 * WORLD_SEEDS.stop)
 CALLS = 30
 """Maximum turns of an episode, equal to the environment's limit."""
 
+_ROLE = Role(thinking_tokens=256, string_tokens=8192)
+
+MODEL_CONFIG = msgspec.structs.replace(load_model_config("tiny"), roles=Roles(_ROLE, _ROLE))
+"""The model with room for everything that its teachers write."""
+
 
 class Example(NamedTuple):
     """A training example: its token ids, and a flag for each, true if the model should write it."""
@@ -48,15 +56,7 @@ class Written:
 
     def __init__(self, tokenizer: ChatTokenizer, messages: list[Message], tools: list[ToolSpec]) -> None:
         self._tokenizer = tokenizer
-        self._transcript = Transcript(
-            tokenizer,
-            FORMATS["qwen3_json"],
-            plain_messages(messages),
-            tools,
-            thinking_style="generated",
-            thinking_tokens=256,
-            string_tokens=8192,
-        )
+        self._transcript = Transcript(MODEL_CONFIG, "actor", tokenizer, plain_messages(messages), tools)
         self._learnt = [False] * len(self._transcript.ids)
 
     def answer(self, thought: str, call: ToolCall, *, learnt: bool = True) -> None:

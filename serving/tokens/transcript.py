@@ -10,13 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from serving.errors import InvalidCall, TruncatedCall
-from serving.model_config import ModelConfig, ThinkingStyle
-from serving.tokens.formats import FORMATS, ToolFormat
+from serving.model_config import ModelConfig
+from serving.tokens.formats import FORMATS
 from serving.tokens.formats.json_value import dumps
 from serving.tokens.grammar import Part, free_text, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
@@ -48,43 +47,38 @@ class Transcript:
     """Token ids of one conversation, in a model's native tool format.
 
     Args:
-        thinking_style: how the model opens its thinking.
-        thinking_tokens: budget of the reasoning before each call; 0 allows none.
-        string_tokens: bound of each string argument.
-        thinking_closing: text that ends a thinking region at its budget; empty for none.
-        tools_in_system: whether the system message shows the tools, not the chat template.
-        template_options: variables of the chat template.
+        model_config: of a model on the completions API.
+        role: `actor`, `inducer` or another; chooses the budgets from the model config.
+        messages: system and user messages.
     """
 
     def __init__(
         self,
+        model_config: ModelConfig,
+        role: str,
         tokenizer: ChatTokenizer,
-        tool_format: ToolFormat,
         messages: list[dict[str, str]],
         tools: list[ToolSpec],
-        *,
-        thinking_style: ThinkingStyle,
-        thinking_tokens: int,
-        string_tokens: int,
-        thinking_closing: str = "",
-        tools_in_system: bool = False,
-        template_options: dict[str, Any] | None = None,
     ) -> None:
+        assert model_config.tool_format is not None
+        tool_format, settings = FORMATS[model_config.tool_format], model_config.role(role)
+        thinking_tokens, style = settings.thinking_tokens, model_config.thinking
         self._tokenizer = tokenizer
         self._format = tool_format
         self._tools = {tool.name: tool for tool in tools}
         template = tokenizer.template
+        tools_in_system = model_config.tools_in == "system" or not template.writes_tools
         self._frame = template.frame(tool_format) if tools_in_system else tool_format.FRAME
         self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
         self._stops = {self._end_of_turn, *tokenizer.control_ids([template.eos])}
         self.other_ends = tokenizer.control_ids(self._frame.other_ends) - self._stops
         self._budget = thinking_tokens
-        self._string_tokens = string_tokens
-        self._thinks = thinking_style != "none" and thinking_tokens > 0
-        self._reasons_in_text = thinking_style == "none" and thinking_tokens > 0
-        self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
-        options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
-        options |= template_options or {}
+        self._string_tokens = settings.string_tokens
+        self._thinks = style != "none" and thinking_tokens > 0
+        self._reasons_in_text = style == "none" and thinking_tokens > 0
+        self._begin = _THINK_BEGIN if self._thinks and style == "generated" else ""
+        options: dict[str, bool | int | str] = {} if style == "none" else {"enable_thinking": self._thinks}
+        options |= settings.template_options
         messages = template.first_messages(
             messages,
             tools if tools_in_system else [],
@@ -94,12 +88,10 @@ class Transcript:
         shown = [] if tools_in_system else tools
         self.ids, self._opening = tokenizer.first_prompt(messages, shown, **options)
         self._has_call = False
-        self._closing = thinking_closing
-        call = one_of(*(tool_format.call(tool, string_tokens) for tool in tools))
+        self._closing = model_config.thinking_closing
+        call = one_of(*(tool_format.call(tool, settings.string_tokens) for tool in tools))
         if self._thinks:
-            region = thinking(
-                thinking_tokens, self._begin, _THINK_END, self._frame.controls, thinking_closing
-            )
+            region = thinking(thinking_tokens, self._begin, _THINK_END, self._frame.controls, self._closing)
             call = sequence(region, call)
         elif self._reasons_in_text:
             call = sequence(free_text(thinking_tokens, (*self._frame.controls, tool_format.BEGIN)), call)
@@ -203,27 +195,3 @@ def common_prefix(one: list[int], other: list[int]) -> list[int]:
     shorter = min(len(one), len(other))
     differing = (n for n in range(shorter) if one[n] != other[n])
     return one[: next(differing, shorter)]
-
-
-def open_transcript(
-    model_config: ModelConfig,
-    role: str,
-    tokenizer: ChatTokenizer,
-    messages: list[dict[str, str]],
-    tools: list[ToolSpec],
-) -> Transcript:
-    """Return the transcript of a new conversation of a role (completions API)."""
-    assert model_config.tool_format is not None
-    settings = model_config.role(role)
-    return Transcript(
-        tokenizer,
-        FORMATS[model_config.tool_format],
-        messages,
-        tools,
-        thinking_style=model_config.thinking,
-        thinking_tokens=settings.thinking_tokens,
-        string_tokens=settings.string_tokens,
-        thinking_closing=model_config.thinking_closing,
-        tools_in_system=model_config.tools_in == "system" or not tokenizer.template.writes_tools,
-        template_options=settings.template_options,
-    )

@@ -167,7 +167,7 @@ def check_models(setup: Setup, policy: Policy) -> int:
     `prepare` and `make_env`.
     """
     from serving.new_model_config import check_files  # heavy
-    from serving.tokens.transcript import open_transcript
+    from serving.tokens.transcript import Transcript
 
     tokenizer = None
     for each, options in reversed(setup.services):
@@ -186,7 +186,7 @@ def check_models(setup: Setup, policy: Policy) -> int:
     def count_tokens(spec: ActorSpec) -> int:
         messages = plain_messages(spec.messages(setup.env, opening, setup.config.run.wording))
         tools = spec.list_tools(setup.env)
-        return len(open_transcript(model_config, spec.role, tokenizer, messages, tools).ids)
+        return len(Transcript(model_config, spec.role, tokenizer, messages, tools).ids)
 
     tokens = count_tokens(setup.actor_spec(msgspec.structs.replace(policy, module="", skills=())))
     if tokens >= context:

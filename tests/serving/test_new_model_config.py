@@ -20,7 +20,7 @@ from serving.hub import FilesMissing
 from serving.model_config import ModelConfig, Roles
 from serving.model_configs import CONVERT, load_model_config
 from serving.new_model_config import check_files, describe_model
-from serving.tokens.transcript import open_transcript
+from serving.tokens.transcript import Transcript
 from serving.usage import Prices
 from tests.bundled_models import bundled_folder
 from tests.golden_tables import Golden, refusals
@@ -251,5 +251,5 @@ def test_options_of_the_chat_template_are_in_the_prompts_of_their_role(
     said = [{"role": "user", "content": "Go."}]
     assert tokenizer is not None
     for role, begins in (("actor", True), ("critic", False)):
-        text = open_transcript(model_config, role, tokenizer, said, [*TOOLS.values()]).text
+        text = Transcript(model_config, role, tokenizer, said, [*TOOLS.values()]).text
         assert text.startswith("Think low.") == begins

@@ -16,6 +16,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
 from tests.golden_tables import Golden, error_message
+from tests.transcript_samples import transcript_of
 
 TEMPLATES = Path(__file__).parents[2] / "data" / "chat_templates"
 
@@ -80,11 +81,11 @@ def make(tiny_folder: str, tmp_path_factory: pytest.TempPathFactory) -> Make:
 def converse(tokenizer: ChatTokenizer, name: str) -> Transcript:
     """Return a conversation: a reasoned call, its reply, an answer without a call, the reply to that."""
     said = [{"role": "system", "content": "You walk."}, {"role": "user", "content": "Find the door."}]
-    form = FORMATS[FORMAT.get(name, "qwen3_json")]
-    options = {"thinking_style": "none", "thinking_tokens": 16, "string_tokens": 8}
-    transcript = Transcript(tokenizer, form, said, [GO], tools_in_system=True, **options)  # type: ignore[arg-type]
+    form = FORMAT.get(name, "qwen3_json")
+    fields = {"tool_format": form, "thinking": "none", "tools_in": "system"}
+    transcript = transcript_of(tokenizer, said, [GO], thinking_tokens=16, string_tokens=8, **fields)
     end = tokenizer.control_id(tokenizer.template.eos)
-    call = CALLS[FORMAT.get(name, "qwen3_json")]
+    call = CALLS[form]
     for text in (f"I search.\n{call}", "I see."):
         read = transcript.answer([*tokenizer.framed(text), end])
         assert (read.call is not None) == (call in text), read.problem

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.tools import ToolCall, ToolSpec
-from serving.tokens.transcript import Transcript
 from tests.grammar_walks import avoids, stretches
 from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, CHOICE, ENDS_OF_XML_STRINGS, TOOLS
+from tests.transcript_samples import transcript_of
 
 TENDENCIES = {
     "evenly": None,
@@ -56,9 +56,9 @@ def test_a_string_can_use_up_its_bound_and_ends_there(served: Served) -> None:
 
 def test_a_model_without_thinking_reasons_in_plain_text_up_to_its_budget(served: Served) -> None:
     said = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Go."}]
-    options = {"thinking_style": "none", "thinking_tokens": 12, "string_tokens": 8}
+    fields = {"tool_format": served.name, "thinking": "none"}
     tools = [TOOLS["say"], TOOLS["nested"]]
-    talk = Transcript(served.tokenizer, served.format, said, tools, **options)  # type: ignore[arg-type]
+    talk = transcript_of(served.tokenizer, said, tools, thinking_tokens=12, string_tokens=8, **fields)
     assert "Play.\n\nReason in plain text before each call, in at most 12 tokens." in talk.text
     for seed in range(24):
         endless = avoids(b"<", b"{") if seed % 2 else None

@@ -14,6 +14,7 @@ from serving.tokens.transcript import Transcript
 from tests.golden_tables import Golden, table
 from tests.serving.conftest import Served
 from tests.tool_samples import TOOLS, invalid_calls
+from tests.transcript_samples import transcript_of
 
 CALL = '{"name": "say", "parameters": {"text": "a"}}'
 
@@ -26,15 +27,8 @@ def tokenizer(llama3: Served) -> ChatTokenizer:
 @pytest.fixture
 def transcript(tokenizer: ChatTokenizer) -> Transcript:
     messages = [{"role": "system", "content": "Play."}, {"role": "user", "content": "go"}]
-    return Transcript(
-        tokenizer,
-        LLAMA,
-        messages,
-        list(TOOLS.values()),
-        thinking_style="none",
-        thinking_tokens=0,
-        string_tokens=20,
-    )
+    tools = list(TOOLS.values())
+    return transcript_of(tokenizer, messages, tools, tool_format="llama3_json", thinking="none")
 
 
 @pytest.mark.parametrize("text", [CALL, f"\n {CALL} ", '{"parameters":{"text":"\\u0061"},"name":"say"}'])

@@ -16,6 +16,7 @@ from serving.tokens.transcript import Transcript
 from tests.golden_tables import Golden, table
 from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, invalid_calls, record
+from tests.transcript_samples import transcript_of
 
 FORMAT = FORMATS["qwen3_xml"]
 
@@ -169,10 +170,8 @@ MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": 
 
 
 def conversation(tokenizer: ChatTokenizer, thinks: bool) -> Transcript:
-    budget = 50 if thinks else 0
-    return Transcript(
-        tokenizer, FORMAT, MESSAGES, [GO], thinking_style="prompted", thinking_tokens=budget, string_tokens=20
-    )
+    fields = {"tool_format": "qwen3_xml", "thinking": "prompted"}
+    return transcript_of(tokenizer, MESSAGES, [GO], thinking_tokens=50 if thinks else 0, **fields)
 
 
 @pytest.mark.parametrize("thinks", [True, False])

@@ -10,14 +10,13 @@ import pytest
 
 from serving.errors import TruncatedCall
 from serving.model_config import ThinkingStyle
-from serving.tokens.formats import qwen3_xml
-from serving.tokens.formats.json_calls import QWEN
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
 from tests.grammar_walks import Walks, avoids
 from tests.scripted_engine import Answer, call, say
 from tests.tool_samples import STRING, record
+from tests.transcript_samples import transcript_of
 
 GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
@@ -32,19 +31,9 @@ def transcript(
     tokenizer: ChatTokenizer,
     style: ThinkingStyle = "generated",
     thinking_tokens: int = 0,
-    tool_format: Any = QWEN,
-    **options: Any,
+    **fields: Any,
 ) -> Transcript:
-    return Transcript(
-        tokenizer,
-        tool_format,
-        MESSAGES,
-        [GO],
-        thinking_style=style,
-        thinking_tokens=thinking_tokens,
-        string_tokens=20,
-        **options,
-    )
+    return transcript_of(tokenizer, MESSAGES, [GO], thinking_tokens=thinking_tokens, thinking=style, **fields)
 
 
 def ids_of(tokenizer: ChatTokenizer, answer: Answer | str, ended: bool = True) -> list[int]:
@@ -138,16 +127,16 @@ def test_thinking_that_takes_its_whole_budget_was_cut(
     assert answer.thought_cut is cut
 
 
-@pytest.mark.parametrize("tool_format", [QWEN, qwen3_xml])
+@pytest.mark.parametrize("tool_format", ["qwen3_json", "qwen3_xml"])
 @pytest.mark.parametrize(("tokens", "cut"), [(9, ()), (20, ("to",))])
 def test_a_string_that_has_all_tokens_that_it_may_have_was_cut(
-    tiny_tokenizer: ChatTokenizer, tool_format: Any, tokens: int, cut: tuple[str, ...]
+    tiny_tokenizer: ChatTokenizer, tool_format: str, tokens: int, cut: tuple[str, ...]
 ) -> None:
-    line = 'a "b"\né ' if tool_format is qwen3_xml else "a box in a hall "
+    line = 'a "b"\né ' if tool_format == "qwen3_xml" else "a box in a hall "
     value = tiny_tokenizer.decode(tiny_tokenizer.outside_text(line * 20)[:tokens]).rstrip("\ufffd")
     talk = transcript(tiny_tokenizer, tool_format=tool_format)
     said = f'<tool_call>\n{{"name": "go", "arguments": {{"to": {json.dumps(value)}}}}}\n</tool_call>'
-    if tool_format is qwen3_xml:
+    if tool_format == "qwen3_xml":
         said = "<tool_call>\n<function=go>\n<parameter=to>\n" + value
         said += "\n</parameter>\n</function>\n</tool_call>"
     call = talk.answer(ids_of(tiny_tokenizer, said)).call
