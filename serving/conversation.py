@@ -69,7 +69,10 @@ class Conversation(ABC):
         return {"seed": int.from_bytes(digest[:4], "big")}
 
     async def ready(self) -> float:
-        """Wait until the engine's cache has room for the conversation. Returns the seconds queued."""
+        """Wait until the engine's cache has room for the conversation. Returns the seconds queued.
+
+        Without it a request is never queued; benchmarks of the engine rely on that.
+        """
         return 0.0
 
     @abstractmethod

@@ -105,7 +105,7 @@ class Model:
             raise
 
     def forget_cache(self) -> None:
-        """Forget the prefixes that were sent: a restarted engine has an empty cache."""
+        """Forget the prefixes that were sent, so that they are sent again, with another cache salt."""
         for prefix in [prefix for prefix, sent in self._warm.items() if sent.done()]:
             del self._warm[prefix]
 

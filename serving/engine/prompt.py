@@ -40,7 +40,7 @@ class Prompt:
         return self._json
 
     def look_up(self, salt: str = "") -> Lookup | None:
-        """Record in the ideal cache that the ids are sent now; see `IdealCache.send`."""
+        """Record in the ideal cache that the ids are sent now; see `Chain.send`."""
         if self._cache is None:
             return None
         if self._chain is None or self._chain.salt != salt:

@@ -135,6 +135,7 @@ class VllmServer:
             ServerFailed: it ended, or it took too long. The message has the log's most informative lines, the
                 command and the log's path.
         """
+        assert self._process is None
         try:
             try:
                 self._spawn()
@@ -245,7 +246,7 @@ class VllmServer:
             lines, read = server_log.new_lines(self.log, read)
             phases.read(lines, now - begun)
             self.phases = phases.seconds(now - begun)
-            if not self.alive:  # if something is healthy, another process answered
+            if not self.alive:  # a healthy answer then came from another process
                 raise ServerFailed(self.failure())
             if is_healthy:
                 return

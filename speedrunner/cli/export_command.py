@@ -14,7 +14,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.export.atif import write_trajectories
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
-from speedrunner.export.skill_package import write_package
+from speedrunner.export.skill_package import check_name, write_package
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
@@ -57,7 +57,7 @@ def export(
     if to == "skills":
         _write_skills(runs, out, trust or [])
         return
-    paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
+    paths = list({path.resolve(): path for each in runs for path in runs_below(each)}.values())
     if not paths:
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
     with whole_folder(out, OUTPUT_MODE) as folder:
@@ -75,6 +75,7 @@ def _write_skills(sources: list[Path], out: Path, trust: list[str]) -> None:
     """Write a version of a run's library as an agent skill."""
     if len(sources) != 1:
         raise InvalidConfig(f"--to skills writes one library, not {len(sources)}: name one RUN[:VERSION]")
+    check_name(out)
     run, version = find_policy(str(sources[0]))
     if not run.policies.load(version).skills:
         raise InvalidPolicy(f"{run.path}: policy v{version:04d} has no skills to export")

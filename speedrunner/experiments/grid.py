@@ -51,8 +51,8 @@ class GridRun(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def name_run(place: str, *errors: type[Exception]) -> Iterator[None]:
-    """Name the place of a run in these errors."""
+def prefix_errors(place: str, *errors: type[Exception]) -> Iterator[None]:
+    """Begin the messages of these errors with the place of a run."""
     try:
         yield
     except errors as error:
@@ -94,7 +94,7 @@ class Grid:
         """
         found: dict[str, GridRun] = {}
         for number, cell in self._cells:
-            with name_run(self._place(number), InvalidConfig):
+            with prefix_errors(self._place(number), InvalidConfig):
                 for run in self._laid_out(number, cell):
                     path = run.config.run.dir
                     if (other := found.get(path)) is None:

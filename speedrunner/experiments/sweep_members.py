@@ -9,7 +9,7 @@ from pathlib import Path
 
 from serving.options import check_keys
 from speedrunner.config.schema import to_mapping
-from speedrunner.experiments.grid import GridRun, name_run
+from speedrunner.experiments.grid import GridRun, prefix_errors
 from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.plan import unfinished_steps
 from speedrunner.runs.run import identify_process
@@ -53,7 +53,7 @@ def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]
     """
     found = []
     for run in runs:
-        with name_run(run.place, *SETUP_ERRORS):
+        with prefix_errors(run.place, *SETUP_ERRORS):
             setup = set_up(run.config, plays_here=plays_here)
             setup.plan()
         found.append(Member(run, setup))

@@ -27,7 +27,7 @@ NAME_CHARS, DESCRIPTION_CHARS = 64, 1024
 """Maximum lengths of a skill's name and description in the specification, in characters."""
 
 
-def _check_name(folder: Path) -> str:
+def check_name(folder: Path) -> str:
     """Return the folder's name, which is the name of the skill. Raises `InvalidConfig` if it cannot be."""
     name = folder.resolve().name
     if len(name) > NAME_CHARS or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
@@ -48,7 +48,7 @@ def write_package(run: RunData, version: int, library: Library, folder: Path) ->
         InvalidConfig: the folder's name cannot be the name of a skill.
         StorageError: the folder cannot be written.
     """
-    name = _check_name(folder)
+    name = check_name(folder)
     lines = [*_front_matter(name, run, version, library), *_body(run, library)]
     contents = {
         "SKILL.md": "\n".join([*lines, ""]).encode(),

@@ -64,11 +64,12 @@ class SleepTools:
         attempt: plays a training task with an actor of this spec; its tokens count for the sleep. It never
             returns an episode that ended by an infrastructure error. `None` for a method that does not
             replay.
+        agents: the record of each agent that worked, in order.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
-        env: the environment; only read its rules.
-        model: the model of every role except the actor.
+        env: the actor's environment. Read only its rules: episodes play in workers.
+        model: the model of every role except `actor`, which the actor's own model plays.
         library: returns a policy's skills for editing; see `Actor.library`.
         limits: limits of the actor's episodes.
         wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued

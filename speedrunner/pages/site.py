@@ -22,6 +22,7 @@ from speedrunner.pages.sleep_page import sleep_page
 from speedrunner.pages.view_parts import Context, NotFound, cap_text, turn_link
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, describe, runs_below
+from speedrunner.store.files import explain_errors
 from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
 from speedrunner.store.run_data import RunData, load
 
@@ -154,8 +155,9 @@ def write_pages(site: Site, out: Path, status: Callable[[str], None]) -> tuple[i
             if answer.problem:
                 problems[path] = answer.problem
                 continue
-            (hidden / path).parent.mkdir(parents=True, exist_ok=True)
-            (hidden / path).write_bytes(answer.content)
+            with explain_errors(out / path, "written"):
+                (hidden / path).parent.mkdir(parents=True, exist_ok=True)
+                (hidden / path).write_bytes(answer.content)
             count += 1
             status(f"{count} pages written")
     return count, problems

@@ -33,7 +33,7 @@ def machine() -> Machine:
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)),
         memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
-        gpus=[f"{gpu.name}, {gpu.total} MiB" for gpu in read_gpus().installed],
+        gpus=[f"{gpu.name}, {gpu.total or '?'} MiB" for gpu in read_gpus().installed],
     )
 
 

@@ -47,6 +47,7 @@ class Setup:
 
     config: Config
     env: TextEnv
+    """Its limits are those of the configuration and the model; see `make_env`."""
     split: Split
     method: Method
     model_config: ModelConfig

@@ -39,8 +39,8 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
     Args:
         mode: its permissions, from which the umask is subtracted.
 
-    Raises `StorageError`: the disk refuses, also while the folder is filled, or `final` has content, which is
-    never changed.
+    Raises `StorageError` if the disk refuses, also in the body of the `with` statement, or if `final` has
+    content. That content is never changed.
     """
     hidden = temporary_name(final)
     try:

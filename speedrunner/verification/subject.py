@@ -57,8 +57,8 @@ class Subject:
 
     @cached_property
     def is_finished(self) -> bool:
-        """Return whether every step of the plan is finished. In an unfinished run, the ledger may have more
-        than the episodes, and these more than their summary rows. Raises `InvalidPlan`."""
+        """Return whether every step of the plan is finished. An unfinished run may have ledger rows without
+        an episode, and episodes without a summary row. Raises `InvalidPlan`."""
         return {step_key(step) for step in self.setup.plan()} <= {*self.run.state.finished}
 
     def episodes(self) -> Iterator[Played]:

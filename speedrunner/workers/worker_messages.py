@@ -116,8 +116,8 @@ _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 def pack(message: Request | Reply) -> bytes:
-    """Return a message in its wire format. If an environment's outcome cannot be written, the reply becomes a
-    `Fault`."""
+    """Return a message in its wire format. A reply that cannot be written, because of an environment's
+    outcome, becomes a `Fault`; a request that cannot be written raises."""
     try:
         body = msgspec.json.encode(message)
     except Exception as error:

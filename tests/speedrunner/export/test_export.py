@@ -59,7 +59,8 @@ def run(
 @pytest.fixture(scope="module")
 def dataset(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dataset") / "out"
-    done = in_process("export", str(run.path), "--to", "dataset", "--out", str(out))
+    twice = (str(run.path), str(run.path / ".." / run.path.name))
+    done = in_process("export", *twice, "--to", "dataset", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "4 conversations in train, 6 conversations in test, 2 conversations in sleep of 1 runs written to"

@@ -38,7 +38,8 @@ def test_a_curve_averages_means_and_deviations_at_the_common_checkpoints() -> No
         for env, score, points in ((FAMILIES[0], 0.2, (0, 10)), (FAMILIES[1], 0.6, (0, 10, 20)))
         for seed in (0, 1)
     ]
-    conditions, _ = group_runs(runs)
+    of_another_model = [run(env, "asi", 0, 1.0, model="tiny") for env in (*FAMILIES, "babyai")]
+    conditions, _ = group_runs([*runs, *of_another_model])
     played = ModelRuns(conditions, "tiny-random")
     assert (played.methods(FAMILIES), played.methods(["babyai"])) == (["asi"], [])
     assert played.curve(FAMILIES, "asi", "score") == {

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.engine.gpus import GpuReport
 from serving.model_config import ModelConfig, Roles, ServerOptions
 from serving.model_configs import load_model_config
 from serving.usage import Prices
@@ -21,6 +22,7 @@ from speedrunner.runs.setup import set_up
 from speedrunner.store.process_notes import caveats, changes, process_lines
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError
+from tests.gpu_kinds import GPUS
 from tests.scripted_runs import CORRIDOR
 
 pytestmark = pytest.mark.process
@@ -45,6 +47,12 @@ def test_it_has_the_digest_of_the_plan(tmp_path: Path) -> None:
     assert identity(setup, print).plan == "none"
     (tmp_path / "analysis.yaml").write_text("abc")
     assert identity(setup, print).plan.startswith("ba7816bf8f01cfea414140de5dae2223")  # of FIPS 180
+
+
+def test_a_machine_names_its_gpus_and_their_memory_if_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = msgspec.structs.replace(GPUS["A100"], name="NVIDIA GB10", total=0)
+    monkeypatch.setattr(machines, "read_gpus", lambda: GpuReport(installed=[GPUS["H200"], unknown]))
+    assert machines.machine.__wrapped__().gpus == ["NVIDIA H200, 143771 MiB", "NVIDIA GB10, ? MiB"]
 
 
 def test_it_names_everything_by_what_it_is_in(process: Process) -> None:

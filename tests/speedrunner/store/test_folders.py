@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         break_off()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_while_it_is_filled_is_explained_with_its_final_name(tmp_path: Path) -> None:
+    def fill_the_disk() -> None:
+        with whole_folder(tmp_path / "v0001"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StorageError) as error:
+        fill_the_disk()
+    assert str(error.value).startswith(f"{tmp_path / 'v0001'} could not be written: the disk is full: ")
     assert not list(tmp_path.iterdir())
 
 
