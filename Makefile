@@ -33,7 +33,7 @@ demo-full: venv  ## the same with five seeds and the other methods
 tiny: venv  ## retrain the bundled model
 	@.venv/bin/python -m models.tiny.train
 
-paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its report
+paper-smoke: venv  ## the paper's main comparison with a random model, on the CPU, ending with its report
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke
 	@.venv/bin/speedrunner report runs/smoke
 

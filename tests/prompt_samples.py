@@ -155,7 +155,7 @@ class Recorder(LocalModel):
 
 
 @dataclass
-class _Stage:
+class _VoyagerEpisode:
     """A rollout of Voyager that has come as far as a question."""
 
     env: TextEnv
@@ -273,8 +273,8 @@ class Samples:
         return Prompt(spec.list_tools(self.env), plain_messages(spec.messages(self.env, aim)))
 
     def _voyager(self, ask: Any) -> Prompt:
-        stage: Any = _Stage(self.env, self.opening.observation)
-        rollout = Rollout(stage, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4, 5)
+        episode: Any = _VoyagerEpisode(self.env, self.opening.observation)
+        rollout = Rollout(episode, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4, 5)
         rollout._objective = "collect one sapling"
         rollout._kept = MethodState(["look around"], [], [Program("look around", "")])
         return self._ask(ask(rollout))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement, columns
 from speedrunner.bench.record import Record, StepRecord, Subject, open_record
 from speedrunner.bench.rollouts import Rollout
 
@@ -49,7 +49,7 @@ def rollout_step(row: Rollout, began: float) -> StepRecord:
     measured = Measurement(
         "a rollout",
         figures=[Figure(ratio, row.ratio, at_least=0.95, form=".3f")],
-        tables=[Table("rollouts", [row], turned=True)],
+        tables=[MeasuredTable("rollouts", [row], turned=True)],
         notes=["a note"],
     )
     return StepRecord(step=f"rollout-{row.in_flight}", began=began, seconds=104.0, measured=measured)
@@ -57,7 +57,7 @@ def rollout_step(row: Rollout, began: float) -> StepRecord:
 
 def start_step(start: str, seconds: float, began: float) -> StepRecord:
     rows = [{"start": start, "phase": "total", "seconds": seconds}]
-    table = Table("starts", rows, columns("start", "phase", "seconds:.1f"))
+    table = MeasuredTable("starts", rows, columns("start", "phase", "seconds:.1f"))
     measured = Measurement("a start", tables=[table])
     return StepRecord(step=f"start-{start}", began=began, seconds=seconds, measured=measured)
 

@@ -26,7 +26,7 @@ from speedrunner.bench.engine import (
     describe_cache,
     open_engine,
 )
-from speedrunner.bench.measurement import Figure, Measurement, Table
+from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
 from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
 
@@ -96,7 +96,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         figures=[
             Figure("share of the maximum", share, at_least=CACHE_TARGETS[model_config.cache], form=".2%")
         ],
-        tables=[Table("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
+        tables=[MeasuredTable("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
         facts={"model": model_config.name, "cache": cache, "prefix": prefix},
         notes=[f"(siblings share a prefix of {prefix} tokens, which was sent once before them)"],
     )

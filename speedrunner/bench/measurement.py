@@ -58,7 +58,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Table:
+class MeasuredTable:
     """Records as users see them: one line each, or one column each.
 
     Attributes:
@@ -95,7 +95,7 @@ class Measurement:
 
     title: str
     figures: list[Figure] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[MeasuredTable] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -129,7 +129,7 @@ def as_text(measurement: Measurement) -> str:
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
-def table_cells(table: Table) -> list[list[str]]:
+def table_cells(table: MeasuredTable) -> list[list[str]]:
     """Return the texts of a table, with headings in the first row or, if it is turned, in the first
     column."""
     rows = msgspec.to_builtins(table.rows)

@@ -30,7 +30,7 @@ from serving.options import REQUEST_TIMEOUT_S
 from speedrunner.agents.actor import Actor
 from speedrunner.bench.bare_replay import BareClient
 from speedrunner.bench.engine import CACHE_TARGETS
-from speedrunner.bench.measurement import Figure, Measurement, Table
+from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.config.schema import to_yaml
 from speedrunner.results.ledger import token_line
@@ -293,6 +293,6 @@ def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) ->
     return Measurement(
         f"{model_config.name}: rollouts, each followed by a bare replay of its requests",
         figures,
-        tables=[Table("rollouts", rollouts, turned=True)],
+        tables=[MeasuredTable("rollouts", rollouts, turned=True)],
         facts={"model": model_config.name},
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import msgspec
 
 from speedrunner.bench.engine import open_engine
-from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
+from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, Measurement
 from speedrunner.bench.record import Record, StepRecord
 from speedrunner.bench.token_units import EMPTY, Cell, Kind, TokenMeter, TokenUnit, plan_cells
 from speedrunner.config.console import Status
@@ -125,7 +125,9 @@ def _complete_contexts(units: Sequence[TokenUnit], level: int) -> dict[int, list
     return whole if EMPTY in whole and len(whole) > 1 else {}
 
 
-def cost_table(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"], title: str) -> Table:
+def cost_table(
+    units: Sequence[TokenUnit], resource: Literal["seconds", "joules"], title: str
+) -> MeasuredTable:
     """Return the costs by requests in flight: of each context, and of all with the residuals of that fit."""
     rows = []
     for level in sorted({unit.in_flight for unit in units}):
@@ -139,7 +141,7 @@ def cost_table(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"
             costs = {name: _show(getattr(found.costs, name)) for name in COSTS}
             more = {"cached/uncached": _show(found.ratio), "residuals": " ".join(off)}
             rows.append({"in flight": level, "context": context} | costs | more)
-    return Table("", rows, title=title)
+    return MeasuredTable("", rows, title=title)
 
 
 def _show(found: Range) -> str:
@@ -185,7 +187,7 @@ async def measure_units(
                 what = f"{cell.in_flight} requests of {cell.context} tokens"
                 status(f"{number + 1} of {len(left)}: {what}{rest}")
                 with shutdown.unit(name):
-                    measured = Measurement(name, tables=[Table("units", await meter.measure(cell))])
+                    measured = Measurement(name, tables=[MeasuredTable("units", await meter.measure(cell))])
                     seconds = time.monotonic() - clock
                     record.keep(StepRecord(step=name, began=began, seconds=seconds, measured=measured))
             if why := meter.why_no_joules:

@@ -15,7 +15,7 @@ from serving.model_config import ModelConfig, Role
 from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, battery
 from serving.together import run_together
 from speedrunner.bench.engine import open_engine
-from speedrunner.bench.measurement import Figure, Measurement, Table
+from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
 from speedrunner.config.console import Status
 from speedrunner.config.schema import Config
 
@@ -85,7 +85,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
             Figure("calls truncated", total.truncated, at_most=most),
             Figure("answers that ended at once or inside a thought", empty, at_most=most),
         ],
-        tables=[Table("kinds", [*kinds, total])],
+        tables=[MeasuredTable("kinds", [*kinds, total])],
         facts={
             "model": model_config.name,
             "api": model_config.api,

@@ -75,7 +75,7 @@ class Broken(Exception):
 
 
 @dataclass
-class Moment:
+class RequestHook:
     """Calls a function when the engine gets its request of a number, and again until it has struck."""
 
     number: int
@@ -123,7 +123,7 @@ class Trial:
     logs: list[Path] = field(default_factory=list)
     kills: int = 0
     lost: Usage = field(default_factory=Usage)
-    moment: Moment | None = None
+    hook: RequestHook | None = None
 
     def __post_init__(self) -> None:
         self.run = self.folder / "runs" / "run"
@@ -132,7 +132,7 @@ class Trial:
         answer = script(walker, INDUCER)
 
         def answers(request: Request) -> Answer:
-            found = self.moment(request) if self.moment is not None else None
+            found = self.hook(request) if self.hook is not None else None
             return found or answer(request)
 
         self.engine.script = answers
@@ -266,7 +266,7 @@ class Trial:
 
     def begin(self) -> None:
         """Prepare for the next fault."""
-        self.moment = None
+        self.hook = None
         self.struck.unlink(missing_ok=True)
 
     @property
@@ -287,7 +287,7 @@ class Trial:
         """Do something at a random request; `act` calls `strike`, and is called again if it did not."""
         # Each episode that is left has at least one request; the first ones of a run have many.
         left = round(self.left * len(PLANNED)) if self.kept else self.size.requests
-        self.moment = Moment(self.rng.randrange(max(left, 1)), act, lambda: self.has_struck)
+        self.hook = RequestHook(self.rng.randrange(max(left, 1)), act, lambda: self.has_struck)
 
     def trigger(self, effect: Effect, at: Kind = "change", **more: Any) -> Trigger:
         """An effect at a random operation. Of a new run, every other one is drawn from those of a random
@@ -444,8 +444,8 @@ def opened(folder: Path, seed: int, size: Size) -> Iterator[Trial]:
 def measure(folder: Path) -> Size:
     """Play a run without a fault; returns what it does."""
     with opened(folder, 0, Size(1, {})) as trial:
-        trial.moment = Moment(0, lambda request: None, lambda: False)
+        trial.hook = RequestHook(0, lambda request: None, lambda: False)
         if trial.play() != 0:
             raise Broken(trial.output)
         trial.check()
-        return Size(trial.moment.count, count_operations(trial.logs[0], trial.run))
+        return Size(trial.hook.count, count_operations(trial.logs[0], trial.run))

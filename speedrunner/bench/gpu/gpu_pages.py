@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from speedrunner.bench.measurement import NOT_MEASURED, Table, figure_cells, table_cells
+from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, figure_cells, table_cells
 from speedrunner.bench.record import Record, date_of
 from speedrunner.config.console import visible
 from speedrunner.store.files import write_atomic
@@ -24,7 +24,7 @@ def tables_of(record: Record) -> dict[str, Cells]:
     """
     done = [(step.step, step.measured) for step in record.steps.values() if step.measured is not None]
     failed = [(step.step, step.reason) for step in record.steps.values() if step.measured is None]
-    tables: dict[str, Table] = {}
+    tables: dict[str, MeasuredTable] = {}
     for _, measured in done:
         for table in measured.tables:
             before = tables[table.name].rows if table.name in tables else []

@@ -27,7 +27,7 @@ from speedrunner.bench.cache_probe import probe_cache
 from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.gpu_pages import write_page
 from speedrunner.bench.gpu.utilisation import measure_utilisation
-from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement, columns
 from speedrunner.bench.record import Record, StepRecord
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.bench.tool_probe import probe_tools
@@ -269,7 +269,7 @@ async def measure_start(kind: str, bench: Bench) -> Measurement:
     phases = await bench.start()
     rows = [{"start": kind, "phase": phase, "seconds": seconds} for phase, seconds in phases.items()]
     shown = columns("start", "phase", "seconds:.1f")
-    return Measurement(f"Start, {kind}", tables=[Table("starts", rows, shown)])
+    return Measurement(f"Start, {kind}", tables=[MeasuredTable("starts", rows, shown)])
 
 
 async def measure_capacity(bench: Bench) -> Measurement:
@@ -283,7 +283,7 @@ async def measure_capacity(bench: Bench) -> Measurement:
         if claim:
             rows[-1]["claimed"] = claimed = claim.conversations(tokens)
             ratios += [rows[-1]["conversations"] / claimed] if claimed else []
-    found = Measurement(describe_cache(model_config, cache), tables=[Table("capacity", rows)])
+    found = Measurement(describe_cache(model_config, cache), tables=[MeasuredTable("capacity", rows)])
     if ratios:
         name = "least ratio of conversations that fit to the configuration's claim"
         found.figures = [Figure(name, min(ratios), at_least=1.0, form=".2f")]

@@ -13,7 +13,7 @@ from serving.engine.gpus import read_gpus
 from serving.engine.load import GpuReading, Nvml, cpu_seconds, server_gpus, server_processes
 from serving.engine.metrics import read_metrics
 from serving.engine.step_clock import TIMED, read_clock
-from speedrunner.bench.measurement import Measurement, Table
+from speedrunner.bench.measurement import MeasuredTable, Measurement
 from speedrunner.bench.rollouts import WARM_UP_CALLS, open_player
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
@@ -113,6 +113,6 @@ async def measure_utilisation(
         )
     return Measurement(
         f"{deployment.model_config.name}: means while episodes of {CALLS} requests are played",
-        tables=[Table("utilisation", rows, turned=True)],
+        tables=[MeasuredTable("utilisation", rows, turned=True)],
         notes=watch.notes,
     )

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from speedrunner.bench.measurement import Figure, Measurement, Table, as_json, as_text, columns
+from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement, as_json, as_text, columns
 from speedrunner.cli.command import AsJson, show_measured
 from tests.golden_tables import Golden, table
 
@@ -43,8 +43,10 @@ def test_a_figure_is_met_within_its_bounds(figure: Figure, met: bool | None, ver
 
 def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
     figures = [Figure("lamps that are lit", 1, at_least=2), Figure("watts, in all", 31415.9)]
-    tables = [Table("lamps", LAMPS, COLUMNS, "In rooms:")]
-    turned = Table("lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True)
+    tables = [MeasuredTable("lamps", LAMPS, COLUMNS, "In rooms:")]
+    turned = MeasuredTable(
+        "lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True
+    )
     texts = {
         "all": as_text(Measurement("A house", figures, tables, notes=["All at night."])),
         "a turned table": as_text(Measurement("Lamps", tables=[turned])),
@@ -54,7 +56,7 @@ def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
 
 def test_machines_get_facts_tables_and_figures() -> None:
     figures = [Figure("lit", 1, at_least=2), Figure("watts", None)]
-    tables = [Table("lamps", LAMPS, COLUMNS), Table("", LAMPS, COLUMNS)]
+    tables = [MeasuredTable("lamps", LAMPS, COLUMNS), MeasuredTable("", LAMPS, COLUMNS)]
     assert json.loads(as_json(Measurement("Lamps", figures, tables, {"house": 7}))) == {
         "house": 7,
         "lamps": [

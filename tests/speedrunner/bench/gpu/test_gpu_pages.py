@@ -1,8 +1,8 @@
-"""A record as people see it. `UPDATE=1` writes the expected page in `tests/data/gpu_record` again."""
+"""A record as people see it."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 from speedrunner.bench.gpu.gpu_pages import as_text
@@ -10,15 +10,9 @@ from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.record import StepRecord
 from tests.record_samples import write_record
 
-EXPECTED = Path(__file__).parents[3] / "data" / "gpu_record"
 
-
-def test_the_page_is_the_expected_one(tmp_path: Path) -> None:
-    record = write_record(tmp_path)
-    found = as_text(record)
-    if os.environ.get("UPDATE"):
-        (EXPECTED / "record.md").write_text(found)
-    assert found == (EXPECTED / "record.md").read_text()
+def test_the_page_is_the_expected_one(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    golden("bench/gpu_record.md", as_text(write_record(tmp_path)))
 
 
 def test_control_characters_are_written_out(tmp_path: Path) -> None:
