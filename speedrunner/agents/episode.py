@@ -92,7 +92,7 @@ class EpisodeContext:
         Args:
             toolbox: runs the calls of its tools, if the spec names tools of the method.
             instruction: what the actor is to do; `None`: the task's instruction.
-            llm_calls: maximum number of requests; `None`: all that are left of the episode.
+            llm_calls: maximum number of requests; `None`: all requests left in the episode.
 
         Returns:
             How the episode ended, or the termination that a tool set for the conversation; `CALL_LIMIT` after
@@ -115,7 +115,7 @@ class EpisodeContext:
         Args:
             role: `curriculum`, `critic` and so on; selects sampling and budgets from the model config.
             llm_calls: maximum number of requests, or the model config's number if that is smaller; `None`:
-                all that are left of the episode.
+                all requests left in the episode.
 
         Returns:
             `SUBMITTED` if it finished; `CALL_LIMIT`, `WALL_CLOCK` or `CONTEXT_OVERFLOW` if it could not; how

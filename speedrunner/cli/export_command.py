@@ -57,7 +57,7 @@ def export(
     if to == "skills":
         _write_skills(runs, out, trust or [])
         return
-    paths = list({path.resolve(): path for each in runs for path in runs_below(each)}.values())
+    paths = runs_below(*runs)
     if not paths:
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
     with whole_folder(out, OUTPUT_MODE) as folder:

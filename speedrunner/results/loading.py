@@ -94,7 +94,7 @@ def load_all(*folders: Path | str) -> Runs:
 
     Raises `StorageError`: a folder does not exist, or there is no run in them.
     """
-    paths = dict.fromkeys(path for folder in folders for path in runs_below(Path(folder)))
+    paths = runs_below(*map(Path, folders))
     if not paths:
         raise RunDirectoryError(f"no run found in {', '.join(map(str, folders))}")
     return Runs([load(path) for path in paths])

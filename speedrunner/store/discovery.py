@@ -23,14 +23,20 @@ DAMAGED = (
 """Errors that reading a damaged run raises; those of Python are for records that contradict each other."""
 
 
-def runs_below(folder: Path) -> list[Path]:
-    """Return the run directories in a folder and its subfolders, or the folder itself, sorted by name.
+def runs_below(*folders: Path) -> list[Path]:
+    """Return the run directories in folders and their subfolders, or the folders themselves.
 
-    Raises `StorageError`: the folder does not exist or cannot be read.
+    Each run is there once, however it was named; those of one folder are sorted by name.
+
+    Raises `StorageError`: a folder does not exist or cannot be read.
     """
-    with files.explain_errors(folder, "read"):
-        os.scandir(folder).close()
-    return [file.parent for file in find_files(folder, "config.yaml")]
+    found: dict[Path, Path] = {}
+    for folder in folders:
+        with files.explain_errors(folder, "read"):
+            os.scandir(folder).close()
+        for file in find_files(folder, "config.yaml"):
+            found.setdefault(file.parent.resolve(), file.parent)
+    return [*found.values()]
 
 
 def find_files(folder: Path, name: str) -> Iterator[Path]:

@@ -56,7 +56,7 @@ VIEWS: dict[str, dict[str, Any]] = {
     "one long text three times": {"result": ROOM, "observation": ROOM, "free_observation": ROOM, "limit": 20},
     "one long text twice": {"result": True, "observation": ROOM, "free_observation": ROOM, "limit": 20},
     "three long texts": {
-        "result": "X" * 30,
+        "result": "ab" * 15,
         "observation": "Y" * 30,
         "free_observation": "Z" * 30,
         "limit": 20,

@@ -22,6 +22,7 @@ def test_runs_are_found_at_any_depth_but_not_inside_runs_or_behind_links(tmp_pat
     assert runs_below(runs) == [runs / "deep"]
     assert runs_below(tmp_path / "a") == [tmp_path / "a"]
     assert runs_below(tmp_path) == [tmp_path / name for name in ("a", "b/deep", "elsewhere/run")]
+    assert runs_below(runs, tmp_path / "a", runs / ".." / "a") == [runs / "deep", tmp_path / "a"]
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
