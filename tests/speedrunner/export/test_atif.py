@@ -54,7 +54,7 @@ def test_has_the_conversation_of_an_inducer(exported: Path) -> None:
 
 def test_has_tokens_termination_and_score(run: RunData, exported: Path) -> None:
     found = opened(exported / "train-0000-0000.json")
-    usage = next(run.played("train")).usage
+    usage = run.trajectory("train/0000").usage
     metrics = found.final_metrics
     assert metrics is not None
     assert (metrics.total_prompt_tokens, metrics.total_cached_tokens) == (usage.prompt, usage.cached)
@@ -82,7 +82,7 @@ def test_has_the_primitives_of_a_skill_as_steps_without_a_model(exported: Path) 
 
 def test_shows_a_reply_as_the_observation_of_its_call(run: RunData, exported: Path) -> None:
     answer = opened(exported / "train-0000-0000.json").steps[2]
-    first, second = next(run.played("train")).turns[:2]
+    first, second = run.trajectory("train/0000").turns[:2]
     assert answer.observation is not None
     assert answer.tool_calls is not None
     (result,) = answer.observation.results
