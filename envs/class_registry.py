@@ -13,7 +13,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Generic, TypeVar
 
-from envs.option_values import convert_value, format_value
+from speedrunner.plain.option_values import convert_value, format_value
 
 T = TypeVar("T")
 Made = TypeVar("Made")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from envs.class_registry import Registry, parameters
-from envs.option_values import format_value
 from envs.text_env import EnvironmentFault, InvalidOption, Split, TextEnv, UnknownEnvironment
+from speedrunner.plain.option_values import format_value
 
 ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",

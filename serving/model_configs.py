@@ -11,8 +11,8 @@ import msgspec
 
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig, Role, ToolFormatName
-from serving.plain_records import WrongData, record, suggest
-from serving.plain_yaml import NotPlain, read_yaml_file
+from speedrunner.plain.plain_records import WrongData, record, suggest
+from speedrunner.plain.plain_yaml import NotPlain, read_yaml_file
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS = CHECKOUT / "models"

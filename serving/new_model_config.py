@@ -18,13 +18,13 @@ from serving.errors import InvalidCall, InvalidModelConfig
 from serving.hub import CONFIG, WEIGHTS, fetch_texts, missing_files, read_json
 from serving.model_config import ModelConfig, Role
 from serving.model_configs import CONVERT
-from serving.plain_records import WrongData, record
 from serving.sizing import read_config
 from serving.tokens.formats import FORMATS
 from serving.tokens.formats.json_value import dumps
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
+from speedrunner.plain.plain_records import WrongData, record
 
 SAMPLING = ("temperature", "top_p", "top_k")
 """Values of a role that publishers recommend in `generation_config.json`."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from speedrunner.config.findings import Finding
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.findings import Finding
+from speedrunner.runs.verification.subject import Subject
+from speedrunner.runs.verification.verify import verify
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
-from speedrunner.verification.subject import Subject
-from speedrunner.verification.verify import verify
 
 Change = Callable[[Any], None]
 

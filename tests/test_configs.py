@@ -15,7 +15,7 @@ import envs
 from envs import InvalidOption
 from envs import env_registry as environments
 from envs.class_registry import Registry
-from serving.plain_records import flat
+from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import CONFIGS, GROUPS, OPEN_GROUPS, compose
 from speedrunner.config.schema import (
@@ -26,9 +26,9 @@ from speedrunner.config.schema import (
     RunConfig,
     default_mapping,
 )
-from speedrunner.experiments.cluster.cluster_config import Cluster
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_registry import InvalidMethodOption
+from speedrunner.plain.plain_records import flat
 from tests.registered import options
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))

@@ -16,6 +16,7 @@ from tests.speedrunner.results.small_runs import learnt
 ROOT = Path(__file__).parents[1]
 
 FLOORS = (
+    ("plain",),
     ("envs", "serving"),
     ("config",),
     ("store",),
@@ -23,7 +24,7 @@ FLOORS = (
     ("agents", "results"),
     ("methods",),
     ("runs",),
-    ("bench", "experiments", "verification", "pages", "export"),
+    ("bench", "cluster", "pages"),
     ("cli", "models"),
 )
 """Rooms by floor, the lowest first. A room imports only from lower floors, inside functions too."""

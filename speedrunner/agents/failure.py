@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from speedrunner.agents.reading import write_call
-from speedrunner.config.console import shorten
+from speedrunner.plain.console import shorten
 from speedrunner.store.episode_summary import list_exchanges
 from speedrunner.store.records import Termination, Trajectory, Turn
 

@@ -27,8 +27,8 @@ from speedrunner.bench.engine import (
     open_engine,
 )
 from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
-from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.plain.console import Status
 
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160

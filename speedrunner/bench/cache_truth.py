@@ -28,7 +28,7 @@ from serving.tokens.grammar import constant, structural_tag
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.engine import completions_api, open_engine
 from speedrunner.bench.measurement import MeasuredTable, Measurement, columns
-from speedrunner.config.console import Status
+from speedrunner.plain.console import Status
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData

@@ -10,9 +10,9 @@ from serving.engine.cache_config import CacheConfig
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.methods import Method
+from speedrunner.plain.console import Status
 from speedrunner.runs.setup import Setup, set_up
 
 CACHE_TARGETS = {"attention": 0.99, "hybrid": 0.97}

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.config.console import align_columns
+from speedrunner.plain.console import align_columns
 
 NOT_MEASURED = "not measured"
 

@@ -11,10 +11,10 @@ import msgspec
 
 from serving.engine.gpus import read_gpus
 from serving.model_config import NOT_SERVED
-from serving.plain_records import flat, shown_differences
 from serving.usage import Number, Timestamp
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.plain_records import flat, shown_differences
 from speedrunner.runs.machine import installed, machine, versions
 from speedrunner.runs.setup import Setup
 from speedrunner.store.files import explain_errors, remove_leftovers

@@ -31,8 +31,8 @@ from speedrunner.agents.actor import Actor
 from speedrunner.bench.bare_replay import BareClient
 from speedrunner.bench.engine import CACHE_TARGETS
 from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
-from speedrunner.config.console import Status, prefix_status
 from speedrunner.config.schema import to_yaml
+from speedrunner.plain.console import Status, prefix_status
 from speedrunner.results.ledger import token_line
 from speedrunner.runs.direct import play_steps
 from speedrunner.runs.executor import RunStopped

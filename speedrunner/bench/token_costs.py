@@ -20,8 +20,8 @@ from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, Measurement
 from speedrunner.bench.record import Record, StepRecord
 from speedrunner.bench.token_units import EMPTY, Cell, Kind, TokenMeter, TokenUnit, plan_cells
-from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts
+from speedrunner.plain.console import Status
 from speedrunner.results.inference import RESAMPLES, SEED, TAIL
 from speedrunner.results.pricing import engine_of, hardware_of
 from speedrunner.runs.machine import machine

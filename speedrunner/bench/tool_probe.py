@@ -16,8 +16,8 @@ from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, ba
 from serving.together import run_together
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
-from speedrunner.config.console import Status
 from speedrunner.config.schema import Config
+from speedrunner.plain.console import Status
 
 PROBLEMS_SHOWN = 5
 

@@ -19,8 +19,8 @@ from speedrunner.bench.record import make_folder, open_record, subject_of
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
-from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import Status
 from speedrunner.runs.setup import Setup
 from speedrunner.store.run_lock import RunLock
 

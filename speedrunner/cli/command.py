@@ -12,8 +12,8 @@ import typer
 from speedrunner.bench import measurement
 from speedrunner.bench.measurement import Measurement
 from speedrunner.cli.output import say, say_error, waiting_line
-from speedrunner.config.console import Status
-from speedrunner.config.slurm import time_left_s
+from speedrunner.plain.console import Status
+from speedrunner.plain.slurm import time_left_s
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 
 T = TypeVar("T")

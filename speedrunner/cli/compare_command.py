@@ -11,8 +11,8 @@ import typer
 
 from speedrunner.cli.command import Notes, PriceList
 from speedrunner.cli.output import say
-from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import align_columns
 from speedrunner.results import pairing
 from speedrunner.results.cost_text import checkpoint_lines, checkpoint_notes, limit_lines, price_text
 from speedrunner.results.frames import frame_sleeps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from speedrunner.cli.command import AsJson, RunOrList, RunsFolder
 from speedrunner.cli.output import end_report, say, waiting_line
-from speedrunner.experiments.cluster.cluster_subject import subject_of
-from speedrunner.experiments.cluster.doctor import examine
+from speedrunner.cluster.cluster_subject import subject_of
+from speedrunner.cluster.doctor import examine
 
 
 def doctor(what: RunOrList = None, folder: RunsFolder = None, as_json: AsJson = False) -> None:

@@ -11,10 +11,10 @@ from speedrunner.cli.command import Trust
 from speedrunner.cli.library_command import load_library
 from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.export.atif import write_trajectories
-from speedrunner.export.dataset import write_dataset
-from speedrunner.export.inspect_log import write_logs
-from speedrunner.export.skill_package import check_name, write_package
+from speedrunner.results.export.atif import write_trajectories
+from speedrunner.results.export.dataset import write_dataset
+from speedrunner.results.export.inspect_log import write_logs
+from speedrunner.results.export.skill_package import check_name, write_package
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder

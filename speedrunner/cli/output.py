@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from speedrunner.config.console import Status, json_text, visible
-from speedrunner.config.findings import Report
+from speedrunner.plain.console import Status, json_text, visible
+from speedrunner.plain.findings import Report
 
 SILENT_S = 15.0
 """Maximum seconds without output on a standard error that is not a terminal."""

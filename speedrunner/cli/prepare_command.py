@@ -6,8 +6,8 @@ import typer
 
 from speedrunner.cli.command import RunOrList
 from speedrunner.cli.output import say, waiting_line
-from speedrunner.experiments.cluster.cluster_subject import subject_of
-from speedrunner.experiments.cluster.prepare import prepare as prepare_subject
+from speedrunner.cluster.cluster_subject import subject_of
+from speedrunner.cluster.prepare import prepare as prepare_subject
 
 
 def prepare(what: RunOrList = None) -> None:

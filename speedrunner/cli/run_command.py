@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from speedrunner.cli.command import DryRun, Overrides, Trust, carry_out
 from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.compose import compose
+from speedrunner.config.grid import grid_of
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
-from speedrunner.experiments.grid import grid_of
 
 START, ROLLOUTS = "run.start_from", "run.rollouts"
 

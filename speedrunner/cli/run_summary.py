@@ -8,8 +8,8 @@ from pathlib import Path
 
 from serving.reconciliation import Reconciliation
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.config.console import align_columns
 from speedrunner.config.schema import Config
+from speedrunner.plain.console import align_columns
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.ledger import run_costs

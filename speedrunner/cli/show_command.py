@@ -11,7 +11,7 @@ from speedrunner.agents.failure import describe_failure
 from speedrunner.agents.texts import full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
-from speedrunner.config.console import align_columns
+from speedrunner.plain.console import align_columns
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData, load

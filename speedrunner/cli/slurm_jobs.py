@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from speedrunner.cli.output import say, say_json
-from speedrunner.config.console import align_columns, short_number
+from speedrunner.cluster import submit as submission
+from speedrunner.cluster.cluster_config import Cluster, Site
+from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.experiments.cluster import submit as submission
-from speedrunner.experiments.cluster.cluster_config import Cluster, Site
-from speedrunner.experiments.grid import Grid
-from speedrunner.experiments.parts import parts
-from speedrunner.experiments.sweep_members import Member, is_unfinished, members
+from speedrunner.plain.console import align_columns, short_number
+from speedrunner.runs.parts import parts
+from speedrunner.runs.sweep_members import Member, is_unfinished, members
 
 
 def submit_jobs(

@@ -9,9 +9,9 @@ import typer
 
 from speedrunner.cli.command import AsJson, Trust
 from speedrunner.cli.output import say, say_json
-from speedrunner.config.console import align_columns, describe_seconds
-from speedrunner.experiments.cluster.jobs import JobStatus, job_status
-from speedrunner.experiments.status import RunStatus, run_status
+from speedrunner.cluster.jobs import JobStatus, job_status
+from speedrunner.cluster.status import RunStatus, run_status
+from speedrunner.plain.console import align_columns, describe_seconds
 from speedrunner.store.discovery import runs_below
 
 SHOWN = 4

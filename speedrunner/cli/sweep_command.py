@@ -9,9 +9,9 @@ import typer
 
 from speedrunner.cli.command import DryRun, PriceList, RunsFolder, carry_out, run_list
 from speedrunner.cli.output import SafeConsole, say
+from speedrunner.cluster.cluster_config import cluster_of
+from speedrunner.config.grid import AT_ONCE, grid_of
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.experiments.cluster.cluster_config import cluster_of
-from speedrunner.experiments.grid import AT_ONCE, grid_of
 
 
 def sweep(
@@ -98,12 +98,12 @@ def sweep(
         submit_jobs(site, grid, folder, at_once, jobs, dry_run=dry_run, as_json=as_json)
         return
     from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, has_processes, print_runs
-    from speedrunner.experiments.estimate import estimate
-    from speedrunner.experiments.parts import parsed_part, parts
-    from speedrunner.experiments.sweep import sweep as play_all
-    from speedrunner.experiments.sweep_members import members
+    from speedrunner.cluster.estimate import estimate
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.outline import outline_runs
+    from speedrunner.runs.parts import parsed_part, parts
+    from speedrunner.runs.sweep import sweep as play_all
+    from speedrunner.runs.sweep_members import members
 
     runs = members(found)
     logs = ""

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
-from serving.plain_yaml import write_yaml
 from speedrunner.bench import measurement
 from speedrunner.bench.record import make_folder, open_record, subject_of
 from speedrunner.bench.token_costs import measure_units, summarize
 from speedrunner.cli.bench_command import fitted_setup, numbers
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out
 from speedrunner.cli.output import say, waiting_line
+from speedrunner.plain.plain_yaml import write_yaml
 from speedrunner.store.files import write_atomic
 from speedrunner.store.run_lock import RunLock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from speedrunner.cli.command import AsJson, RunPath, Trust, carry_out
 from speedrunner.cli.output import end_report, say, waiting_line
-from speedrunner.verification.verify import verify as verify_run
+from speedrunner.runs.verification.verify import verify as verify_run
 
 
 def verify(

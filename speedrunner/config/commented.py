@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from serving.plain_yaml import write_yaml
 from speedrunner.config.names import CONFIGS
 from speedrunner.config.schema import ClassConfig, Config, to_mapping
+from speedrunner.plain.plain_yaml import write_yaml
 
 WIDTH = 100
 """Maximum columns of a comment."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from serving.model_configs import MODELS, describe_model_name
-from serving.plain_records import as_written, flat, keys_of, suggest, unknown_key
-from serving.plain_yaml import NotPlain, read_value
 from speedrunner.config.names import CONFIGS, name_class, read_mapping, run_name
 from speedrunner.config.schema import (
     ClassConfig,
@@ -19,6 +17,8 @@ from speedrunner.config.schema import (
     from_mapping,
     to_mapping,
 )
+from speedrunner.plain.plain_records import as_written, flat, keys_of, suggest, unknown_key
+from speedrunner.plain.plain_yaml import NotPlain, read_value
 
 GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from serving.options import Seconds, ServiceOptions, Text
-from serving.plain_records import WrongData, flat, record, shown_differences
-from serving.plain_yaml import NotPlain, read_yaml_file, write_yaml
 from serving.usage import MAX_INTEGER, Prices
+from speedrunner.plain.plain_records import WrongData, flat, record, shown_differences
+from speedrunner.plain.plain_yaml import NotPlain, read_yaml_file, write_yaml
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from speedrunner.config.compose import group_choices
-from speedrunner.config.console import Status
 from speedrunner.pages.html_parts import show_number
+from speedrunner.plain.console import Status
 from speedrunner.results.analysis_plan import compare_plans
 from speedrunner.results.claims import JudgedClaim, claim_tables, count_verdicts, judge_claims
 from speedrunner.results.conditions import Condition, group_runs

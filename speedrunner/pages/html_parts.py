@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from speedrunner.config.console import visible
+from speedrunner.plain.console import visible
 
 UNKNOWN = "–"
 

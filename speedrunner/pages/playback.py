@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.config.console import shorten, visible
 from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.pages.shown_calls import cut, describe_result, highlight
 from speedrunner.pages.worlds import group_calls
+from speedrunner.plain.console import shorten, visible
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Module, Trajectory

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from speedrunner.config.console import shorten, visible
+from speedrunner.plain.console import shorten, visible
 from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
 from speedrunner.results.inference import Estimate
 from speedrunner.results.means import Spread

@@ -9,7 +9,7 @@ import msgspec
 from markupsafe import Markup, escape
 
 from speedrunner.agents.reading import result_text
-from speedrunner.config.console import visible
+from speedrunner.plain.console import visible
 from speedrunner.store.records import CallNode
 
 CALLS = 200

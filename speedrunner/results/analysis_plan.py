@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from serving.plain_yaml import read_yaml, write_yaml
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.plain.plain_yaml import read_yaml, write_yaml
 from speedrunner.results.claims import EQUIVALENCE, JudgedClaim
 from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.measures import AVERAGED

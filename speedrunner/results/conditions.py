@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 import pandas
 
-from serving.plain_records import flat
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
+from speedrunner.plain.plain_records import flat
 from speedrunner.results.inference import Estimate, RunKey, bootstrap_seeds, estimate_score
 from speedrunner.results.means import Spread, spread
 from speedrunner.results.run_result import RunResult

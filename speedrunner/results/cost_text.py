@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters
-from speedrunner.config.console import align_columns
+from speedrunner.plain.console import align_columns
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import caption

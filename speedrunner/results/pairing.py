@@ -10,8 +10,8 @@ import msgspec
 import pandas
 
 from envs import Task
-from serving.plain_records import shown_differences
 from speedrunner.config.schema import differences
+from speedrunner.plain.plain_records import shown_differences
 from speedrunner.results.conditions import FAMILIES, OURS, Condition, pool_wordings
 from speedrunner.results.inference import (
     CONFIDENCE,

@@ -17,7 +17,7 @@ import numpy
 from msgspec.structs import replace
 from scipy.stats import nct, t  # type: ignore[import-untyped]
 
-from speedrunner.config.console import align_columns, short_number
+from speedrunner.plain.console import align_columns, short_number
 from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_finished, is_free
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.inference import CONFIDENCE, RunKey, seed_values

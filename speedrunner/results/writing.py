@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from serving.plain_yaml import read_yaml_file
-from speedrunner.config.console import visible
+from speedrunner.plain.console import visible
+from speedrunner.plain.plain_yaml import read_yaml_file
 
 if TYPE_CHECKING:
     import pandas

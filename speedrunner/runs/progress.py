@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from serving.meter import Meter
-from speedrunner.config.console import describe_seconds, visible
+from speedrunner.plain.console import describe_seconds, visible
 from speedrunner.store.episode_summary import MANY_REPEATS, count_repeats
 from speedrunner.store.records import Trajectory
 

@@ -15,8 +15,8 @@ from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.reading import turn_lines
 from speedrunner.agents.texts import answer_lines, message_lines, short_headline
-from speedrunner.config.console import visible
 from speedrunner.config.named import choose_task
+from speedrunner.plain.console import visible
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.run import deploy_models

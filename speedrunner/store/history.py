@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from envs import Outcome
-from serving.plain_records import flat
+from speedrunner.plain.plain_records import flat
 from speedrunner.store import files, json_records
 from speedrunner.store.carried import carried_runs, copy_policy, next_start
 from speedrunner.store.policies import INDEX

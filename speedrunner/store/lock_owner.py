@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from speedrunner.config.slurm import has_ended, own_job
+from speedrunner.plain.slurm import has_ended, own_job
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from serving.model_config import ModelConfig
-from serving.plain_records import flat, shown_differences
+from speedrunner.plain.plain_records import flat, shown_differences
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import RunData
 

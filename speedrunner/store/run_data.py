@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from serving.meter import LedgerRow
-from serving.plain_yaml import NotPlain, read_yaml
 from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
+from speedrunner.plain.plain_yaml import NotPlain, read_yaml
 from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.episode_file import EpisodeFile
 from speedrunner.store.episode_summary import summarize_episode

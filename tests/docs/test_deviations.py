@@ -15,8 +15,8 @@ from msgspec.structs import astuple
 import envs
 from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.config.compose import compose
+from speedrunner.config.grid import grid_of
 from speedrunner.config.schema import Config
-from speedrunner.experiments.grid import grid_of
 from speedrunner.runs.plan import plan_run
 
 with (CHECKOUT / "docs/deviations.csv").open(encoding="utf-8", newline="") as file:

@@ -9,7 +9,7 @@ import pytest
 
 from serving.engine.endpoint import Endpoint
 from serving.engine.load import cpu_seconds, server_processes
-from serving.plain_yaml import read_yaml_file
+from speedrunner.plain.plain_yaml import read_yaml_file
 from tests.scripted_runs import in_process
 
 pytestmark = pytest.mark.slow

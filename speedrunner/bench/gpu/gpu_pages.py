@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, figure_cells, table_cells
 from speedrunner.bench.record import Record, date_of
-from speedrunner.config.console import visible
+from speedrunner.plain.console import visible
 from speedrunner.store.files import write_atomic
 
 PAGE = "record.md"

@@ -31,8 +31,8 @@ from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement, co
 from speedrunner.bench.record import Record, StepRecord
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.bench.tool_probe import probe_tools
-from speedrunner.config.console import Status, prefix_status
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
 

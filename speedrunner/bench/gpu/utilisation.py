@@ -15,7 +15,7 @@ from serving.engine.metrics import read_metrics
 from serving.engine.step_clock import TIMED, read_clock
 from speedrunner.bench.measurement import MeasuredTable, Measurement
 from speedrunner.bench.rollouts import WARM_UP_CALLS, open_player
-from speedrunner.config.console import Status, prefix_status
+from speedrunner.plain.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 
 CALLS = 3

@@ -28,7 +28,7 @@ from speedrunner.bench.rollouts import (
     measure_rollouts,
     time_turns,
 )
-from speedrunner.config.console import Status
+from speedrunner.plain.console import Status
 from speedrunner.store.records import CallNode, Turn
 from tests.instant_engine import open_engine as open_instant_engine
 from tests.probe_engines import Forgetful

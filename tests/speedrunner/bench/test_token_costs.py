@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from serving.engine.gpus import Gpu, GpuReport
 from serving.engine.load import GpuReading
-from serving.plain_yaml import read_yaml_file
 from speedrunner.bench import token_costs, token_units
 from speedrunner.bench.token_costs import Fit, fit_costs, level_of
 from speedrunner.bench.token_units import EMPTY, Kind, TokenUnit
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.plain_yaml import read_yaml_file
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from tests.scripted_engine import Answer, Request, say

@@ -17,7 +17,7 @@ from speedrunner.cli.output import (
     say_json,
     waiting_line,
 )
-from speedrunner.config.findings import ok, report
+from speedrunner.plain.findings import ok, report
 
 HOSTILE = "\x1b[2J\x9b31m\u202e\r[bold]:smile:"
 SHOWN = "\\x1b[2J\\x9b31m\\u202e\\x0d[bold]:smile:"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from serving.plain_records import keys_of
 from speedrunner.config.commented import commented_yaml, key_comments
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, RunConfig, ServingConfig, from_mapping
+from speedrunner.plain.plain_records import keys_of
 from tests.scripted_runs import complaint, in_process
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.plain_records import keys_of
-from serving.plain_yaml import read_yaml
 from speedrunner.config.schema import (
     ClassConfig,
     Config,
@@ -23,6 +21,8 @@ from speedrunner.config.schema import (
     to_mapping,
     to_yaml,
 )
+from speedrunner.plain.plain_records import keys_of
+from speedrunner.plain.plain_yaml import read_yaml
 from tests.golden_tables import Golden, refusals
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from serving.meter import LedgerRow, Status
-from serving.plain_yaml import write_yaml
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import MeasuredPrices, PricesConfig, Range, TokenCosts
+from speedrunner.plain.plain_yaml import write_yaml
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Policy, Turn

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from serving.plain_yaml import read_yaml, write_yaml
-from speedrunner.experiments.grid import grid_of
+from speedrunner.config.grid import grid_of
+from speedrunner.plain.plain_yaml import read_yaml, write_yaml
 from speedrunner.results.analysis_plan import compare_plans, write_plan
 from speedrunner.results.claims import JudgedClaim, JudgedRow
 from speedrunner.results.published import list_claims

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from speedrunner.config.grid import grid_of
 from speedrunner.config.names import condition_name
-from speedrunner.experiments.grid import grid_of
 from speedrunner.results.claims import (
     JudgedClaim,
     claim_tables,

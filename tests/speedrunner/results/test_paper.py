@@ -7,8 +7,8 @@ from collections import Counter
 import msgspec
 import pytest
 
+from speedrunner.config.grid import grid_of
 from speedrunner.config.names import condition_name
-from speedrunner.experiments.grid import grid_of
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.means import Spread

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from speedrunner.runs.verification.verify import verify
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.verification.verify import verify
 from tests.scripted_engine import call
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import names

@@ -12,11 +12,11 @@ from speedrunner.config.schema import to_yaml
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.setup import set_up
+from speedrunner.runs.verification.verify import verify
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.verification.verify import verify
 from tests.scripted_runs import (
     LEARN,
     PLANNED,

@@ -8,10 +8,10 @@ import pytest
 
 from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
-from speedrunner.experiments.grid import Grid
-from speedrunner.experiments.sweep_members import Member, members
+from speedrunner.config.grid import Grid
 from speedrunner.runs.outline import Outline, outline_runs
 from speedrunner.runs.setup import set_up
+from speedrunner.runs.sweep_members import Member, members
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, Runs, in_process, script

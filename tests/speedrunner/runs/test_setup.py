@@ -12,9 +12,9 @@ from rich.console import Console
 from envs import EnvironmentFault, Opening, Task
 from serving.errors import InvalidModelConfig
 from speedrunner.agents.actor import Actor
+from speedrunner.cluster.cluster_subject import subject_of
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.experiments.cluster.cluster_subject import subject_of
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.prompt_parts import describe_episodes
 from speedrunner.methods.react import ReAct

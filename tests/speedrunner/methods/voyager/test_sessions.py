@@ -8,8 +8,8 @@ import pytest
 
 from speedrunner.methods.method_base import UnfitEnvironment
 from speedrunner.methods.method_registry import make
+from speedrunner.runs.verification.policy_check import check_policies
 from speedrunner.store.records import Edit, Termination
-from speedrunner.verification.policy_check import check_policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, ScriptedRun, flag
 from tests.tampered_runs import subject

@@ -1,0 +1,215 @@
+"""Checks whether a machine can play a configuration. Each check says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from envs import EnvironmentFault
+from envs.java_process import NoJava
+from serving.engine.gpus import GpuReport, read_gpus
+from serving.gpu_check import Problem, all_problems, compiler_problems, too_few
+from serving.model_configs import CHECKOUT
+from speedrunner.cluster import model_checks
+from speedrunner.cluster.cluster_subject import Subject
+from speedrunner.cluster.prepare import open_task
+from speedrunner.plain.console import Status
+from speedrunner.plain.findings import Finding, Report, failure, ok, report, warning
+from speedrunner.plain.slurm import time_left_s
+from speedrunner.runs.machine import confinement
+from speedrunner.store.files import StorageError
+from speedrunner.store.stored_run import RunFiles
+from speedrunner.workers.available_memory import available_mb
+from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.isolation import sandbox_limits
+from speedrunner.workers.sandbox.settings import SandboxError
+from speedrunner.workers.worker_pool import needed_mb, worker_mb
+
+Check = Callable[[Subject], Iterable[Finding]]
+
+RUN_GB = 0.5
+"""Disk space of one run of the paper's size: an estimate; Crafter's are the largest."""
+
+WRITTEN = 2**20
+"""Bytes of a trial write: a full quota refuses them, although it may still allow an empty file."""
+
+
+def python_path(subject: Subject) -> Iterator[Finding]:
+    """Name PYTHONPATH if it is set, since packages in it replace installed ones."""
+    given = os.environ.get("PYTHONPATH")
+    folders = [each or os.curdir for each in (given or "").split(os.pathsep) if each != str(CHECKOUT)]
+    if given and folders:  # the console command has put the checkout in front
+        text = f"it is set: packages in {os.pathsep.join(folders)} replace installed ones of the same name"
+        yield warning("PYTHONPATH", text, "if something below fails, unset PYTHONPATH and try again")
+
+
+def slurm(subject: Subject) -> Iterator[Finding]:
+    """Report the job and its end; warn on a login node."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is not None:
+        node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        left_s = time_left_s()
+        left = "without a known time limit" if left_s is None else f"{left_s / 60:.0f} min left for work"
+        yield ok("Slurm", f"job {job} on {node}, {left}")
+    elif shutil.which("squeue"):
+        yield warning("Slurm", "not in a job; a compute node may differ", subject.doctor)
+
+
+def gpus(subject: Subject) -> Iterator[Finding]:
+    """Check whether this machine's GPUs can serve the models, and their caches."""
+    found = read_gpus() if subject.gpus else GpuReport()
+    if problem := too_few(found, subject.gpus, subject.doctor):
+        yield _finding("GPU", problem)
+    problems = list(
+        dict.fromkeys(each for servers in subject.together for each in all_problems(servers, found))
+    )
+    yield from (_finding("GPU", each) for each in problems)
+    if not subject.gpus:
+        yield ok("GPU", "none is needed")
+    elif len(found.usable) >= subject.gpus and not any(each.fatal for each in problems):
+        names = ", ".join(map(str, found.usable))
+        yield ok("GPU", f"{subject.gpus} needed; here: {names}; driver {found.usable[0].driver}")
+    if found.usable:
+        together = (model_config for servers in subject.together for model_config in servers)
+        compilers = [_finding("compilers", each) for each in compiler_problems(together)]
+        yield from compilers or [ok("compilers", "Triton finds a C compiler and Python's headers")]
+
+
+def _finding(name: str, problem: Problem) -> Finding:
+    return Finding(name, "failed" if problem.fatal else "warning", problem.text, problem.remedy)
+
+
+def sandboxes(subject: Subject) -> Iterator[Finding]:
+    """Check that each configured kind of sandbox starts, by starting it."""
+    for each in subject.sandboxes:
+        try:
+            require(sandbox_limits(each))
+        except SandboxError as error:
+            how = "see docs/troubleshooting.md, at: skills cannot be isolated here"
+            yield failure("sandbox", str(error), how)
+            continue
+        strength = confinement(sandbox_limits(each))
+        if each.kind == "rlimits":
+            remedy = "remove sandbox=rlimits: isolation is the default where it is possible"
+            yield warning("sandbox", f"it isolates nothing: {strength}", remedy)
+        else:
+            yield ok("sandbox", strength)
+
+
+def environments(subject: Subject) -> Iterator[Finding]:
+    """Check that each environment opens a task, with Java if it needs it."""
+    for env in subject.environments:
+        name = f"environment {env.name}"
+        try:
+            yield ok(name, open_task(env))
+        except EnvironmentFault as error:
+            remedy = f"run this on the machine to fix: speedrunner prepare {subject.words}"
+            if isinstance(error, NoJava) and env.options.get("java"):
+                remedy = "correct env.java, or remove it: a Java runtime is installed with the environments"
+            yield failure(name, str(error), remedy)
+
+
+def run_folders(subject: Subject) -> Iterator[Finding]:
+    """Check that runs can be written: the folder, its earlier records, the disk space."""
+    elsewhere = "choose another folder with run.dir=..., or --dir for a list"
+    for folder in subject.folders:
+        name, base = f"folder {folder}", _nearest(folder)
+        paths = [Path(each.run.dir) for each in subject.configs]
+        paths = [path for path in paths if path.absolute().parent == folder]
+        if problem := _write_problem(base):
+            yield failure(name, f"cannot be written ({problem})", elsewhere)
+            continue
+        for path in filter(Path.exists, paths):
+            try:
+                RunFiles(path).check()
+            except (StorageError, OSError) as error:
+                yield failure(f"run {path}", str(error), elsewhere)
+        free_gb, needed_gb = shutil.disk_usage(base).free / 1e9, RUN_GB * len(paths)
+        text = f"{free_gb:.1f} GB free"
+        if free_gb < needed_gb:
+            text = f"{text}, but {len(paths)} runs may take {needed_gb:.1f}"
+            yield warning(name, text, elsewhere)
+        else:
+            yield ok(name, text)
+
+
+def memory(subject: Subject) -> Iterator[Finding]:
+    """Check that the workers of all episodes in flight fit into the memory."""
+    available = available_mb()
+    if granted := os.environ.get("SLURM_MEM_PER_NODE", ""):
+        available = min(available, int(granted) * 2**20 // 10**6)
+    for config in subject.configs:
+        needed = needed_mb(config.env.name, config.run.in_flight, config.sandbox.memory_mb)
+        if needed > available:
+            fit = max(config.run.in_flight + (available - needed) // worker_mb(config.env.name), 1)
+            what = f"{config.run.in_flight} episodes of {config.env.name}"
+            text = f"{what} take {needed:,} MB, but {available:,} MB are free"
+            yield failure("memory", text, f"run.in_flight={fit}, or more memory for the job (--mem)")
+            return
+    most = max(config.run.in_flight for config in subject.configs)
+    yield ok("memory", f"{available:,} MB free; {most} episodes in flight fit")
+
+
+CHECKS: dict[str, Check] = {
+    "PYTHONPATH": python_path,
+    "Slurm": slurm,
+    "model files": model_checks.files,
+    "servers": model_checks.servers,
+    "GPUs": gpus,
+    "sandbox": sandboxes,
+    "environments": environments,
+    "run folders": run_folders,
+    "memory": memory,
+}
+"""The checks by the text that is shown while they run."""
+
+
+def examine(
+    subject: Subject,
+    status: Status,
+    say: Callable[[Finding], None],
+    checks: dict[str, Check] = CHECKS,
+) -> Report:
+    """Check this machine. A check that breaks is a finding as well.
+
+    Args:
+        status: shows the running check.
+        say: called with each finding.
+    """
+    found: list[Finding] = []
+
+    def add(each: Finding) -> None:
+        say(each)
+        found.append(each)
+
+    for name, check in checks.items():
+        status(f"checking {name}")
+        try:
+            for each in check(subject):
+                add(each)
+        except Exception as error:
+            text = f"could not be checked: {type(error).__name__}: {error}"
+            add(failure(name, text, "report this line with the output of `speedrunner --version`"))
+    return report(socket.gethostname(), found)
+
+
+def _nearest(path: Path) -> Path:
+    """Return the path itself, or the nearest folder above it that exists and that this user may see."""
+    # `Path.exists` raises an error below folders of other users.
+    return next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110
+
+
+def _write_problem(folder: Path) -> str:
+    """Write a file and remove it. Return why that failed, or nothing."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".speedrunner-doctor-") as file:
+            file.write(bytes(WRITTEN))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

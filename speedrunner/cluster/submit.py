@@ -1,0 +1,172 @@
+"""Submits runs as Slurm jobs. Each job has a server and plays a part of a sweep."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+import msgspec
+
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
+from speedrunner.cluster.cluster_config import Cluster
+from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.slurm import run_slurm
+from speedrunner.runs.sweep_members import Member
+from speedrunner.store.files import FOLDER_MODE, explain_errors, make_folder
+
+TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
+LOGS = "jobs"
+"""The folder of jobs' logs, next to the runs."""
+
+PLAIN = re.compile(r"[\w@+=:,./ -]+")
+"""Paths that sbatch and the script's quotes take literally."""
+
+
+class Array(msgspec.Struct, frozen=True):
+    """Jobs that need the same machines.
+
+    Attributes:
+        name: the jobs' name.
+        gpus: GPUs of each job.
+        parts: the directories of each part's runs, by the part's number.
+        script: their common script.
+    """
+
+    name: str
+    gpus: int
+    parts: dict[int, list[str]]
+    script: str
+
+
+def arrays(
+    dealt: Sequence[Sequence[Member]],
+    wanted: Sequence[int],
+    cluster: Cluster,
+    sweep: Sequence[str],
+    root: Path,
+    name: str,
+) -> list[Array]:
+    """Return the job arrays that play parts of a sweep.
+
+    Args:
+        dealt: all parts.
+        wanted: numbers of the parts to play, from 1 on.
+        sweep: the words of the sweep's command after `speedrunner sweep`.
+        root: the folder of the runs.
+        name: name of the list of runs, which the jobs' name contains.
+
+    Raises:
+        InvalidConfig: the cluster lacks the machines that a model needs, or Slurm would misread the folder's
+            name.
+    """
+    if not PLAIN.fullmatch(str(root.resolve())):
+        raise InvalidConfig(
+            f"--dir {str(root)!r}: Slurm needs a path of letters, digits, blanks and @ + = : , . / - _;"
+            " choose another folder"
+        )
+    alike: dict[int, list[int]] = {}
+    for number in wanted:
+        alike.setdefault(_needed_gpus(dealt[number - 1], cluster), []).append(number)
+    job_name = "speedrunner-" + re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
+    found = []
+    for gpus, numbers in alike.items():
+        runs = {number: [str(Path(each.path).resolve()) for each in dealt[number - 1]] for number in numbers}
+        asked_for = {
+            "job-name": job_name,
+            "partition": cluster.partition,
+            "account": cluster.account,
+            "nodes": 1,
+            "ntasks-per-node": 1,
+            "cpus-per-task": cluster.cpus,
+            "mem": f"{cluster.memory_gb}G",
+            "gpus-per-node": gpus or None,
+            "time": cluster.minutes,
+            "array": ",".join(map(str, numbers)),
+        }
+        options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
+        text = script(cluster, options, len(dealt), sweep, root)
+        found.append(Array(job_name, gpus, runs, text))
+    return found
+
+
+def script(cluster: Cluster, options: Sequence[str], of: int, sweep: Sequence[str], root: Path) -> str:
+    """Return the batch script of an array of jobs, each of which plays one of `of` parts."""
+    own = shlex.join([sys.executable, "-P", "-m", "speedrunner.cli"])  # works from any directory
+    program = f"{cluster.container} speedrunner" if cluster.container else own
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+    )
+    text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        options=[*options, *cluster.options],
+        log=f'"{root.resolve() / LOGS}/%A_%a.log"',
+        setup=cluster.setup.strip(),
+        folder=shlex.quote(str(Path.cwd())),
+        scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
+        command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
+    )
+    return text
+
+
+def submit(array: Array, root: Path) -> list[JobPart]:
+    """Submit an array to Slurm, and record its jobs next to their runs.
+
+    Raises:
+        SlurmRefused: Slurm does not accept it.
+        StorageError: the folder cannot be written.
+    """
+    logs = root / LOGS
+    with explain_errors(root, "made"):
+        root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    make_folder(logs)
+    number = run_slurm("sbatch", "--parsable", text=array.script).strip().partition(";")[0]
+    jobs = [
+        JobPart(f"{number}_{part}", str(logs.resolve() / f"{number}_{part}.log"), runs)
+        for part, runs in array.parts.items()
+    ]
+    note_jobs(root, Submitted(jobs))
+    return jobs
+
+
+def require_free(runs: Sequence[str], root: Path) -> None:
+    """Raise `InvalidConfig` if a job in the queue will play one of these directories."""
+    wanted = {str(Path(each).resolve()) for each in runs}
+    for job in job_status(root) if root.exists() else []:
+        if job.in_queue and (both := wanted.intersection(job.runs)):
+            raise InvalidConfig(
+                f"job {job.job}, which is {job.state}, plays {Path(min(both)).name}: wait for it, or"
+                f" cancel it with `scancel {job.job}`"
+            )
+
+
+def _models_to_serve(member: Member) -> list[ModelConfig]:
+    """Return the models with servers that a run starts, each once."""
+    return [
+        *{
+            model_config.name: model_config
+            for model_config, options in member.setup.services
+            if model_config.base_url is None and options.url is None
+        }.values()
+    ]
+
+
+def _needed_gpus(part: Sequence[Member], cluster: Cluster) -> int:
+    """Return the GPUs that the servers of a part need. Runs with different servers follow one another.
+    Raises `InvalidConfig` if a job cannot have it."""
+    most_gpus = 0
+    for member in part:
+        place, started = member.run.place, _models_to_serve(member)
+        gpus = sum(each.all_gpus for each in started)
+        if gpus > cluster.gpus:
+            raise InvalidConfig(
+                f"{place}{gpus} GPUs on one node are needed for"
+                f" {' and '.join(each.name for each in started)}, and the cluster's nodes have"
+                f" {cluster.gpus} (cluster.gpus)"
+            )
+        most_gpus = max(most_gpus, gpus)
+    return most_gpus

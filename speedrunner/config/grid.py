@@ -1,0 +1,220 @@
+"""The runs of a list or of one of the paper's experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from speedrunner.config.compose import compose, group_choices, group_file, name_method
+from speedrunner.config.grid_file import Cell, read_cells, setting_text, setting_texts
+from speedrunner.config.names import CONFIGS, read_mapping, run_name
+from speedrunner.config.schema import Config, InvalidConfig, differences
+from speedrunner.plain.plain_records import suggest
+from speedrunner.plain.plain_yaml import NotPlain, read_value
+
+AT_ONCE = 64
+"""Concurrent episodes over all runs of a sweep."""
+
+START, SEED = "run.start_from", "run.seed"
+OWN_TO_A_START = (
+    START,
+    "run.carry_history",
+    "run.rollouts",
+    "library.visible_last",
+    "library.hide",
+)
+"""Settings that a run does not share with the run from which it starts."""
+
+
+class GridRun(msgspec.Struct, frozen=True):
+    """One run of a grid.
+
+    Attributes:
+        config: its configuration.
+        overrides: the overrides that define it, without its directory.
+        after: the directory of another run of the grid; this run starts with its newest policy.
+        asked: whether it was requested; otherwise other runs need it as a start.
+        place: where it is defined, for errors: `runs.yaml, run 3: `.
+    """
+
+    config: Config
+    overrides: tuple[str, ...]
+    after: str | None
+    asked: bool
+    place: str
+
+
+@contextmanager
+def prefix_errors(place: str, *errors: type[Exception]) -> Iterator[None]:
+    """Begin the messages of these errors with the place of a run."""
+    try:
+        yield
+    except errors as error:
+        raise type(error)(f"{place}{error}") from None
+
+
+class Grid:
+    """A list of runs.
+
+    Args:
+        file: YAML, a list of entries; see `grid_file`.
+        given: settings for all runs. If runs of the list have the value, only these are selected (several
+            values with commas: `env=babyai,crafter`); otherwise all runs get it. `method=NAME` selects by the
+            name that a method has in the names of conditions: `speedrunner`, `speedrunner-no-interpreter`.
+            `run.seed=0,1` replaces the seeds of all runs.
+        scale: settings of a file of `configs/scale/`, which override the list's.
+        root: the folder of the runs, by default `runs`.
+
+    Raises `InvalidConfig`: the file is not a valid list.
+    """
+
+    def __init__(
+        self, file: Path, given: Sequence[str] = (), scale: str = "paper", root: Path = Path("runs")
+    ) -> None:
+        self.file = file
+        self.name = f"experiment={file.stem}" if file.parent == CONFIGS / "experiment" else str(file)
+        self.root = root
+        self._forced: Cell = read_mapping(group_file("scale", scale))
+        self._cells = list(enumerate(read_cells(file), start=1))
+        self._composed = cache(compose)
+        self._given = {text.partition("=")[0] for text in given}
+        for text in given:
+            self._give(text)
+
+    def runs(self) -> list[GridRun]:
+        """Return the runs, each after the one from which it starts.
+
+        Raises `InvalidConfig`: a run's settings contradict each other, or two runs have one directory.
+        """
+        found: dict[str, GridRun] = {}
+        for number, cell in self._cells:
+            with prefix_errors(self._place(number), InvalidConfig):
+                for run in self._laid_out(number, cell):
+                    path = run.config.run.dir
+                    if (other := found.get(path)) is None:
+                        found[path] = run
+                    elif unlike := differences(other.config, run.config):
+                        what = f"another run has the directory {path} ({'; '.join(unlike)})"
+                        raise InvalidConfig(f"{what}: select one, set run.dir for each, or use --dir=FOLDER")
+                    else:
+                        found[path] = replace(other, asked=other.asked or run.asked)
+        return list(found.values())
+
+    def _give(self, text: str) -> None:
+        key, _, value = text.partition("=")
+        if key == SEED:
+            once: dict[str, tuple[int, Cell]] = {}
+            for number, cell in self._cells:
+                once.setdefault(repr(cell | {key: None}), (number, cell))
+            seeds = value.split(",")
+            self._cells = [(number, cell | {key: seed}) for number, cell in once.values() for seed in seeds]
+            self._forced.pop(key, None)
+            return
+        for values in ([value], value.split(",")):
+            cells = {
+                text: [each for each in self._cells if text and self._has(each[1], key, text)]
+                for text in values
+            }
+            if all(cells.values()):
+                chosen = [cell for found in cells.values() for cell in found]
+                self._cells = [cell for cell in self._cells if cell in chosen]
+                return
+        full = [self._full(cell) for _, cell in self._cells]
+        valued = [cell for cell in full if not isinstance(cell.get(key, {}), Mapping)]
+        known = dict.fromkeys(self._value(key, cell) for cell in valued)
+        if any(cells.values()) or (known and key == "method" and not _is_method(value)):
+            missing = ", ".join(each for each, found in cells.items() if not found)
+            there_are = suggest(missing, known) or f"; choices: {', '.join(known)}"
+            raise InvalidConfig(f"no run of {self.name} has {key}={missing}{there_are}")
+        self._forced = self._forced | {key: value}
+
+    def _has(self, cell: Cell, key: str, text: str) -> bool:
+        if key == "method" and key in cell:
+            return self._value(key, cell) == text
+        return _is_value(self._full(cell), key, text)
+
+    def _value(self, key: str, cell: Cell) -> str:
+        """Return the value of a key as it is selected.
+
+        A method's name has its options, except for those that the command line selects or sets.
+        """
+        if key != "method":
+            return setting_text(key, cell[key])
+        own = {key: cell[key]}
+        for name, value in cell.items():
+            if name.startswith("method.") and name not in self._given:
+                own[name] = value
+        return name_method(setting_texts(own))
+
+    def _full(self, cell: Cell) -> Cell:
+        """Return the cell with the forced settings; a run that only evaluates still only evaluates."""
+        forced = dict(self._forced)
+        if str(cell.get("run.rollouts")) == "0":
+            forced.pop("run.rollouts", None)
+        return cell | forced
+
+    def _laid_out(self, number: int, cell: Cell, asked: bool = True) -> list[GridRun]:
+        """Return the run of a cell, after those from which it starts."""
+        full = self._full(cell)
+        start, before, after = full.pop(START, None), [], None
+        if isinstance(start, Mapping):
+            own = {key: value for key, value in cell.items() if key not in OWN_TO_A_START}
+            before = self._laid_out(number, own | dict(start), asked=False)
+            start = after = before[-1].config.run.dir
+        if start is not None:
+            full[START] = start
+        overrides = setting_texts(full)
+        config = self._composed(overrides)
+        if "run.dir" not in full:
+            config = config.with_run(dir=str(self.root / run_name(config)))
+        return [*before, GridRun(config, overrides, after, asked, self._place(number))]
+
+    def _place(self, number: int) -> str:
+        return f"{self.name}, run {number}: "
+
+
+def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
+    """Return the grid that a command names: `experiment=NAME`, or a file first; `scale=NAME`; other settings.
+
+    Args:
+        folder: the folder of the runs.
+
+    Raises `InvalidConfig`: neither or both of experiment and file are named, or do not exist.
+    """
+    named = {key: [each for each in given if each.startswith(f"{key}=")] for key in ("experiment", "scale")}
+    rest = [each for each in given if each not in chain(*named.values())]
+    files = [each for each in rest[:1] if "=" not in each or Path(each).exists()]
+    chosen = [*named["experiment"], *files]
+    if len(chosen) != 1 or len(named["scale"]) > 1:
+        raise InvalidConfig(
+            "name one list of runs (experiment=NAME or a file) and at most one scale=NAME, not"
+            f" {' and '.join([*chosen, *named['scale']]) or 'none'}"
+        )
+    scale = named["scale"][0].partition("=")[2] if named["scale"] else "paper"
+    if files:
+        return Grid(Path(files[0]), rest[1:], scale, folder or Path("runs"))
+    file = group_file("experiment", chosen[0].partition("=")[2])
+    return Grid(file, rest, scale, folder or Path("runs", scale))
+
+
+def _is_method(value: str) -> bool:
+    return ":" in value or value in group_choices("method")
+
+
+def _is_value(cell: Cell, key: str, text: str) -> bool:
+    if key not in cell or isinstance(cell[key], Mapping):
+        return False
+    return text == setting_text(key, cell[key]) or _parse_yaml(text) == cell[key]
+
+
+def _parse_yaml(text: str) -> object:
+    try:
+        return read_value(text)
+    except NotPlain:
+        return None

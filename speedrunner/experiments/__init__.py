@@ -1,1 +1,0 @@
-"""Grids of runs: their definition and status."""

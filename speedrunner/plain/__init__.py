@@ -1,0 +1,1 @@
+"""Plain values in and out: YAML, typed records, options, terminal text, findings, Slurm's answers."""

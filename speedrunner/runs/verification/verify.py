@@ -1,0 +1,83 @@
+"""Verify a whole run: its plan, policies, token sums and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from pathlib import Path
+
+from serving.errors import ServingError
+from speedrunner.plain.console import Status
+from speedrunner.plain.findings import Finding, Report, report
+from speedrunner.plain.plain_records import flat
+from speedrunner.runs.identity import checkout
+from speedrunner.runs.setup import SETUP_ERRORS
+from speedrunner.runs.verification.differences import Differences
+from speedrunner.runs.verification.plan_check import check_plan
+from speedrunner.runs.verification.policy_check import check_policies
+from speedrunner.runs.verification.replay import replay
+from speedrunner.runs.verification.subject import Subject
+from speedrunner.runs.verification.token_sums import check_reconciliations
+from speedrunner.store.files import StorageError
+from speedrunner.store.run_data import load
+
+UNREADABLE = (
+    *(*SETUP_ERRORS, ServingError, StorageError),
+    ValueError,  # invalid keys and labels
+)
+"""Errors of a run that was changed, or that was made elsewhere."""
+
+
+async def verify(
+    path: Path,
+    status: Status,
+    say: Callable[[Finding], None],
+    trust: Collection[str] = (),
+) -> Report:
+    """Verify a run without changing it. The notes say why an unchanged run may differ.
+
+    A damaged record fails each check that needs it.
+
+    Args:
+        trust: names of foreign classes and model configs that the run may use.
+        status: shows the current action.
+        say: called with each finding at once.
+
+    Raises:
+        RunDirectoryError: the run does not exist, or cannot be read.
+        InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part
+        does not exist here.
+        SandboxError, WorkerError: its skills or its environment do not run here.
+    """
+    run = load(path)
+    subject = Subject(run, trust)
+    checks: list[Finding] = []
+
+    async def made(name: str, check: Callable[[], Finding | Awaitable[Finding]]) -> None:
+        status(f"checking {name}")
+        try:
+            found = check()
+            one = found if isinstance(found, Finding) else await found
+        except UNREADABLE as error:
+            broken_off = Differences(name)
+            broken_off.differs(str(path), str(error))
+            one = broken_off.finding("the check could not be completed")
+        checks.append(one)
+        say(one)
+
+    await made("plan", lambda: check_plan(subject))
+    await made("policies", lambda: check_policies(subject))
+    await made("reconciliations", lambda: check_reconciliations(subject))
+    await made("replay", lambda: replay(subject, status))
+    return report(str(path), checks, list(_other_code(subject)))
+
+
+def _other_code(subject: Subject) -> Iterator[str]:
+    """Yield the differences between this checkout and the code that played the run."""
+    if subject.process is None:
+        yield "the code that played the run is not recorded; other code may explain a difference"
+        return
+    recorded = {name: getattr(subject.process, name) for name in ("env", "prompts", "code")}
+    there, here = flat(recorded), flat(checkout(subject.setup))
+    changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    if changed:
+        yield f"changed since the run was played, which may explain a difference: {', '.join(changed)}"

@@ -1,0 +1,212 @@
+"""All checks of a machine but those of models, each with what to do."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from serving.model_configs import CHECKOUT, load_model_config
+from speedrunner.cluster import doctor
+from speedrunner.cluster.cluster_subject import Subject, subject_of
+from speedrunner.cluster.doctor import environments, examine, gpus, sandboxes
+from speedrunner.plain.findings import Finding, ok
+from tests.bad_gpus import BAD_GPUS
+from tests.golden_tables import Golden, table
+from tests.processes import in_namespaces
+from tests.serving.test_gpu_check import with_prediction
+from tests.stand_in_smi import A100, H100, SECOND
+
+LOOK = """
+from speedrunner.cluster.doctor import sandboxes
+from speedrunner.cluster.cluster_subject import subject_of
+
+(found,) = sandboxes(subject_of([]))
+print(found.level, found.text, found.remedy, sep="\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "named"), [("", ""), ("OURS", ""), ("OURS:/a::/b", "/a:.:/b"), (":", ".:.")]
+)
+def test_folders_of_others_in_pythonpath_are_named(
+    given: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", given.replace("OURS", str(CHECKOUT)))
+    found = [each.text for each in doctor.python_path(subject_of([]))]
+    assert found == [f"it is set: packages in {named} replace installed ones of the same name"] * bool(named)
+
+
+def good(subject: Subject) -> Iterator[Finding]:
+    yield ok("good", "as it should be")
+
+
+def broken(subject: Subject) -> Iterator[Finding]:
+    yield ok("broken", "so far")
+    raise RuntimeError("what\nnobody expects")
+
+
+def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
+    found = examine(subject_of([]), print, lambda each: None, {"broken": broken, "good": good})
+    assert not found.passed
+    assert [each.level for each in found.findings] == ["ok", "failed", "ok"]
+    line, remedy = found.findings[1].lines()
+    assert line == "FAILED       broken: could not be checked: RuntimeError: what nobody expects"
+    assert "report this line" in remedy
+
+
+class TestEnvironments:
+    """Each is opened."""
+
+    @pytest.mark.slow
+    @pytest.mark.process
+    def test_java_runs_scienceworld(self) -> None:
+        (found,) = environments(subject_of(["env=scienceworld", "env.family=3"]))
+        assert found.level == "ok"
+        assert " opens (" in found.text
+
+
+@pytest.mark.process
+class TestSandboxes:
+    """Each kind is started."""
+
+    def test_one_that_starts_is_told_with_its_strength(self) -> None:
+        (found,) = sandboxes(subject_of([]))
+        assert found.level == "ok"
+        assert "no network" in found.text
+
+    def test_limits_alone_are_a_warning(self) -> None:
+        (found,) = sandboxes(subject_of(["sandbox=rlimits"]))
+        assert found.level == "warning"
+        assert found.text.startswith("it isolates nothing: ")
+
+    def test_a_system_without_user_namespaces_is_told_with_what_to_ask_for(self) -> None:
+        look = shlex.join([sys.executable, "-c", LOOK])
+        closed = "echo 0 > /proc/sys/user/max_user_namespaces"
+        level, text, remedy = in_namespaces(f"{closed}; {look}").splitlines()
+        assert level == "failed"
+        assert "exceeded" in text
+        assert "ask the administrators to allow user namespaces" in text
+        assert remedy.startswith("see docs/troubleshooting.md")
+
+
+Smi = Callable[..., None]
+
+
+def found_gpus(*given: str) -> list[tuple[str, str, str, str]]:
+    return [(each.level, each.name, each.text, each.remedy) for each in gpus(subject_of(given))]
+
+
+def test_each_bad_input_is_one_finding_with_its_remedy(
+    smi: Smi, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    lines = {}
+    for bad in BAD_GPUS:
+        with monkeypatch.context() as patch:
+            bad.set_up(smi, patch)
+            findings = [*gpus(subject_of([f"model={bad.model}"]))]
+        told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
+        assert ("failed" in told.values()) == bad.fatal
+        lines[bad.name] = "\n".join(told)
+    golden("doctor/found_gpus.txt", table(lines))
+
+
+def test_a_model_on_the_cpu_needs_none() -> None:
+    assert found_gpus("model=tiny") == [("ok", "GPU", "none is needed", "")]
+    risky = with_prediction(load_model_config("tiny-hybrid"))
+    risk, fine = gpus(replace(subject_of(["model=tiny"]), together=[[risky]]))
+    assert (risk.level, risk.text, fine.text) == ("warning", risky.cache_risk, "none is needed")
+
+
+def test_one_that_fits_is_ok(smi: Smi) -> None:
+    smi(H100)
+    assert found_gpus("model=qwen3.5-27b") == [
+        ("ok", "GPU", "1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB); driver 580.65.06", ""),
+        ("ok", "compilers", "Triton finds a C compiler and Python's headers", ""),
+    ]
+
+
+@pytest.mark.parametrize("chosen", ["1", "GPU-b"])
+def test_those_that_slurm_has_not_given_do_not_count(
+    smi: Smi, monkeypatch: pytest.MonkeyPatch, chosen: str
+) -> None:
+    smi(A100.replace("2, ", "0, "), SECOND)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    assert found_gpus("model=qwen3.5-27b")[0][2].startswith("1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB);")
+    level, _, text, _ = found_gpus("model=qwen3.5-27b-2gpu")[0]
+    assert level == "failed"
+    assert text == f"2 GPUs needed, and 1 can be used: the machine has 2, CUDA_VISIBLE_DEVICES={chosen}"
+
+
+def test_a_problem_of_several_runs_is_reported_once(smi: Smi) -> None:
+    smi(H100.replace("580.65.06", "535.183.01"))
+    told = found_gpus("experiment=main", "model=qwen3.5-27b")
+    assert [text for _, _, text, _ in told].count(
+        "the driver is 535.183.01, and the engine's CUDA 13 needs 580 or newer"
+    ) == 1
+
+
+def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    (told,) = doctor.memory(subject_of(["env=babyai", "run.in_flight=1"]))
+    assert told.level == "ok"
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "2000")  # MiB
+    (told,) = doctor.memory(subject_of(["env=scienceworld", "run.in_flight=16"]))
+    assert told.level == "failed"
+    assert told.text == "16 episodes of scienceworld take 10,193 MB, but 2,097 MB are free"
+    assert told.remedy.startswith("run.in_flight=1, ")
+
+
+class TestSlurm:
+    @pytest.mark.process
+    def test_a_job_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SLURM_JOB_ID", "4711")
+        monkeypatch.setenv("SLURMD_NODENAME", "gpu07")
+        now = 1_800_000_000
+        clock = SimpleNamespace(time=lambda: now, sleep=lambda seconds: None)
+        monkeypatch.setattr("speedrunner.plain.slurm.time", clock)
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(now + 3630))
+        (told,) = doctor.slurm(subject_of([]))
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, 60 min left for work")
+        monkeypatch.delenv("SLURM_JOB_END_TIME")
+        monkeypatch.setenv("PATH", "/nowhere")
+        (told,) = doctor.slurm(subject_of([]))
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known time limit")
+
+    def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert list(doctor.slurm(subject_of([]))) == []
+        (tmp_path / "squeue").touch(mode=0o755)
+        (told,) = doctor.slurm(subject_of(["model=qwen3.5-27b-2gpu"]))
+        assert told.level == "warning"
+        assert told.remedy == "srun --gres=gpu:2 speedrunner doctor model=qwen3.5-27b-2gpu"
+
+
+def run_folder(path: Path | str) -> dict[str, Finding]:
+    return {each.name.split()[0]: each for each in doctor.run_folders(subject_of([f"run.dir={path}/one"]))}
+
+
+class TestRunFolders:
+    def test_one_that_can_be_written_is_left_as_it_was(self, tmp_path: Path) -> None:
+        found = run_folder(tmp_path)
+        assert [each.level for each in found.values()] == ["ok"]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_that_cannot_be_written(self) -> None:
+        found = run_folder("/proc/runs")["folder"]
+        assert found.level == "failed"
+        assert found.text.startswith("cannot be written (")
+
+    def test_a_run_of_another_format_cannot_be_resumed(self, tmp_path: Path) -> None:
+        (tmp_path / "one").mkdir()
+        (tmp_path / "one/config.yaml").write_text("{}")
+        (tmp_path / "one/state.json").write_text('{"format": 1}')
+        found = run_folder(tmp_path)
+        assert {name: each.level for name, each in found.items()} == {"run": "failed", "folder": "ok"}
+        assert "state.json has format 1, but this version of SpeedRunner reads" in found["run"].text

@@ -1,0 +1,93 @@
+"""Where submitted jobs stand, by a stand-in of `squeue`; tests/slurm has a real one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from speedrunner.cluster.jobs import JOBS, JobPart, JobStatus, Submitted, job_status, note_jobs
+from tests.golden_tables import Golden, table
+from tests.scripted_runs import in_process
+from tests.stand_in_slurm import stand_in
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose two runs are parts of array 7."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    note_jobs(folder, Submitted([part(folder, "7_1", "one"), part(folder, "7_2", "two")]))
+    return folder
+
+
+def part(folder: Path, job: str, run: str) -> JobPart:
+    return JobPart(job, f"{folder}/jobs/{job}.log", [str(folder / run)])
+
+
+def queue(folder: Path, *lines: str) -> list[JobStatus]:
+    stand_in(folder.parent, "squeue", "".join(f"{line}\n" for line in lines))
+    return job_status(folder)
+
+
+def test_they_wait_or_run_on_a_node(runs: Path) -> None:
+    first, second = queue(
+        runs, "7_1|RUNNING|gpu07|0|None|", "7_2|PENDING||0|Priority|", "8|RUNNING|gpu08|0||"
+    )
+    assert (first.job, first.state, first.nodes, first.restarts) == ("7_1", "running", "gpu07", 0)
+    assert (second.job, second.state, second.nodes, second.reason) == ("7_2", "pending", "", "Priority")
+    assert (first.runs, first.log) == ([str(runs / "one")], f"{runs}/jobs/7_1.log")
+    assert first.in_queue
+    assert second.in_queue
+
+
+def test_one_that_is_not_in_the_queue_has_ended(runs: Path) -> None:
+    assert [(job.state, job.in_queue) for job in queue(runs)] == [("ended", False)] * 2
+
+
+def test_without_an_answer_of_slurm_nothing_is_known(runs: Path) -> None:
+    stand_in(runs.parent, "squeue", refuses="Unable to contact slurm controller")
+    for job in job_status(runs):
+        assert (job.state, job.in_queue) == ("unknown", False)
+        assert job.reason == "`squeue` refuses: Unable to contact slurm controller"
+
+
+def test_where_no_job_was_submitted_slurm_is_not_asked(runs: Path) -> None:
+    (runs / JOBS).unlink()
+    given = stand_in(runs.parent, "squeue")
+    assert job_status(runs) == []
+    with pytest.raises(FileNotFoundError):
+        given()
+
+
+class TestTheCommand:
+    def test_says_a_line_for_each_job_of_an_unfinished_run(self, runs: Path, golden: Golden) -> None:
+        def status(*lines: str) -> str:
+            queue(runs, *lines)
+            return in_process("status", str(runs)).stdout
+
+        shown = {
+            "one runs and one waits": status("7_1|RUNNING|gpu07|1|None|", "7_2|PENDING||0|Resources|"),
+            "both ended": status(),
+        }
+        (runs / "jobs").mkdir()
+        (runs / "jobs/7_1.log").write_text("error: no GPU\n")
+        shown["both ended, one with an error"] = status()
+        note_jobs(runs, Submitted([part(runs, "9_1", "one")]))
+        shown["a later one waits for the same run"] = status("9_1|PENDING||0|Priority|")
+        golden("cluster/status_of_jobs.txt", table(shown, RUNS=runs))
+
+    @pytest.mark.parametrize("name", ["../private.log", "jobs/link/private.log", "\0"])
+    def test_but_no_file_outside_of_the_folder_is_read(self, runs: Path, name: str) -> None:
+        (runs.parent / "private.log").write_text("error: a secret\n")
+        (runs / "jobs").mkdir()
+        (runs / "jobs/link").symlink_to(runs.parent)
+        note_jobs(runs, Submitted([JobPart("8_1", f"{runs}/{name}", [str(runs / "one")])]))
+        queue(runs)
+        done = in_process("status", str(runs))
+        assert (done.returncode, "secret" in done.stdout) == (0, False)
+        assert "job 8_1: no longer in the queue" in done.stdout

@@ -1,0 +1,106 @@
+"""Libraries as agent skills, checked by the reference library of the format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from skills_ref import read_properties, validate
+from skills_ref.parser import parse_frontmatter
+
+from speedrunner.library.library import Library
+from speedrunner.results.export.skill_package import write_package
+from speedrunner.store.files import write_shared
+from speedrunner.store.run_data import load
+from tests.scripted_runs import complaint, in_process
+from tests.speedrunner.results.small_runs import SmallRun
+
+RECORDED = Path(__file__).parents[3] / "data/format_2"
+"""A run of the bundled model, which learnt two public skills."""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages")
+    out = folder / "babyai-skills"
+    words = ("export", str(RECORDED), "--to", "skills", "--out", str(out))
+    done = in_process(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"2 public skills of {RECORDED}:1 written to {out}\n"
+    return out
+
+
+def test_the_format_s_own_validator_accepts_it(package: Path) -> None:
+    assert validate(package) == []
+    found = read_properties(package)
+    assert found.name == "babyai-skills"
+    assert "go_to_thing, pick_up_thing" in found.description
+    assert found.metadata["run-sha256"] == load(RECORDED).digest
+    assert found.license == "Written by the model tiny, under the terms of this model"
+
+
+def test_its_page_shows_the_functions_and_the_model_s_caveat(package: Path) -> None:
+    _, body = parse_frontmatter((package / "SKILL.md").read_text())
+    assert "Caveat: tiny: a teaching model" in body
+    assert "go_to_thing(thing: str)\n    Walk until a thing" in body
+    assert "turn_left()\n    Turn left by 90 degrees" in body
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {})
+    run.policy(1, {"home": "return walk()"})
+    data = load(tmp_path / "run")
+    found = data.policies.load(1)
+    doc = "Go.\n\n    ```\n    # A heading\n    ````\n    ---\n    \x1b[31m<script>"
+    policy = msgspec.structs.replace(found, module=found.module.replace("Go.", doc))
+    policies = data.policies
+    monkeypatch.setattr(type(policies), "load", lambda self, version: policy)
+    monkeypatch.setattr("speedrunner.results.export.skill_package.caveats", lambda processes: ["<img src=x>"])
+    out = tmp_path / "hostile"
+    write_package(data, 1, Library(()).of(policy), out)
+    assert validate(out) == []
+    properties = read_properties(out)
+    assert properties.name == "hostile"
+    _, body = parse_frontmatter((out / "SKILL.md").read_text())
+    fence = "`````"
+    before, block, after = body.partition(f"{fence}\nhome()")
+    assert block
+    inside, _, after = after.partition(f"\n{fence}\n")
+    assert "# A heading" in inside
+    assert "\x1b" not in body
+    assert not any(mark in before + after for mark in ("<script>", "<img", "<b>", "](http"))
+
+
+@pytest.mark.parametrize("name", ["Skills", "my_skills", "a--b", "-a", "a" * 65, "täst"])
+def test_a_folder_whose_name_is_no_name_of_a_skill_is_refused(tmp_path: Path, name: str) -> None:
+    words = ("export", str(RECORDED), "--to", "skills", "--out", str(tmp_path / name))
+    assert "the folder's name becomes the name of the skill" in complaint(in_process(*words))
+    assert not (tmp_path / name).exists()
+
+
+def test_a_killed_export_leaves_no_folder_that_looks_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "babyai-skills"
+    words = ("export", str(RECORDED), "--to", "skills", "--out", str(out))
+
+    def write_or_die(path: Path, content: bytes) -> None:
+        if path.name == "skills.py":
+            raise SystemExit(9)
+        write_shared(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("speedrunner.results.export.skill_package.write_shared", write_or_die)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)  # a kill removes nothing
+        assert in_process(*words).returncode == 9
+    assert not out.exists()
+    assert in_process(*words).returncode == 0
+    assert list(tmp_path.iterdir()) == [out]
+    assert (out / "SKILL.md").is_file()
+
+
+def test_a_library_without_skills_is_refused(tmp_path: Path) -> None:
+    words = ("export", f"{RECORDED}:0", "--to", "skills", "--out", str(tmp_path / "skills"))
+    assert complaint(in_process(*words)) == f"{RECORDED}: policy v0000 has no skills to export"

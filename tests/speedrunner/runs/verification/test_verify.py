@@ -1,0 +1,144 @@
+"""Whole runs, verified as they were recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from speedrunner.runs.shutdown import Interrupted, Shutdown
+from speedrunner.runs.verification.replay import BY_THE_CLOCK
+from speedrunner.runs.verification.verify import verify
+from speedrunner.store.records import Termination
+from tests.scripted_engine import Answer, Request, call, refuse
+from tests.scripted_runs import LEARN, Runs, ScriptedRun, flag, script, walker
+from tests.speedrunner.methods.test_asi import STRIDE, inducer
+from tests.speedrunner.methods.voyager.test_sessions import roles
+from tests.tampered_runs import names, statuses, verified
+
+ALL = ("plan", "policies", "reconciliations", "replay")
+GOOD = dict.fromkeys(ALL, "ok")
+
+
+async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
+    before = {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()}
+    found = await verify(learnt.dir, lambda line: None, lambda check: None, names(learnt.dir))
+    assert {check.name: check.level for check in found.findings} == GOOD
+    assert found.notes == []
+    calls = sum(turn.executed is not None for each in learnt.data.trajectories() for turn in each.turns)
+    calls += sum(turn.executed is not None for each in learnt.data.evaluations() for turn in each.turns)
+    summaries = {check.name: check.text for check in found.findings}
+    assert summaries["replay"] == f"{calls} calls of 10 episodes"
+    assert summaries["plan"] == "10 of 10 planned episodes and 2 of 2 sleeps"
+    assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
+
+
+class TestAnUnfinishedRun:
+    async def test_it_verifies_as_far_as_it_goes_and_again_when_it_has_gone_on(self, corridor: Runs) -> None:
+        def actor(request: Request) -> Answer:
+            if flag(request) == 4 and request.turn == 1 and not shutdown.requested:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return walker(request)
+
+        shutdown = Shutdown(lambda line: None, 60.0)
+        run = corridor(script(actor, LEARN))
+        with pytest.raises(Interrupted):
+            await run.play(shutdown=shutdown)
+        found = await verified(run.dir)
+        assert statuses(found) == GOOD
+        assert found["plan"].text.endswith("not finished: checked as far as it goes")
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        found = await verified(run.dir)
+        assert statuses(found) == GOOD
+        assert found["plan"].text == "10 of 10 planned episodes and 2 of 2 sleeps"
+
+
+async def test_what_methods_load_and_do_on_the_way_is_played_again(programmed: ScriptedRun) -> None:
+    (first, *_) = programmed.data.trajectories()
+    assert first.world is not None
+    assert {"load", "turn", "call"} == {key for step in first.world for key in msgspec.to_builtins(step)}
+    found = await verified(programmed.dir)
+    assert statuses(found) == GOOD
+    assert "left out" not in found["replay"].text
+
+
+async def test_attempts_in_sleeps_are_played_again_with_the_skills_that_they_tried(corridor: Runs) -> None:
+    def again(request: Request) -> Answer:
+        new = "stride" in request.tools and request.turn == 0
+        return call("stride", steps=1) if new else call("walk", steps=9)
+
+    run = corridor(inducer(STRIDE, actor=again), "method=asi_replay", "run.rollouts=2", "run.test_episodes=0")
+    await run.play()
+    (attempt, *_) = run.data.sleeps[0].attempts
+    assert attempt.module
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    assert found["replay"].text == "4 calls of 3 episodes"  # the task again: a stride, and a walk
+
+
+async def test_what_cannot_be_replayed_is_counted_and_told(corridor: Runs) -> None:
+    loop = 'def wait() -> str:\n    """Wait."""\n    while True:\n        look()'
+
+    def actor(request: Request) -> Answer:
+        if "wait" in request.tools and request.turn == 0:
+            return call("wait")
+        if flag(request) == 7 and request.turn == 1:
+            return refuse(400, "no")
+        return walker(request)
+
+    run = corridor(
+        script(actor, (call("write_skill", source=loop, public=True),)),
+        *("sandbox.call_wall_s=0.5", "run.rollouts=1", "run.sleep_every=1", "run.eval_every=1"),
+    )
+    await run.play("run.test_episodes=1")
+    assert Termination.ENGINE_ERROR in {row.termination for row in run.data.episodes}
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    summary = found["replay"].text
+    assert f"1 left out: {BY_THE_CLOCK}" in summary
+
+
+async def test_crafter_played_by_programs(corridor: Runs, tmp_path: Path) -> None:
+    east = 'def go_east(steps: int = 3) -> str:\n    """Walk east."""\n' + (
+        "    for _ in range(steps):\n        move_east()\n    return get_current_observation()"
+    )
+    beyond = (
+        'def wander() -> str:\n    """Go east, and chop."""\n    go_east(2)\n    do()\n    return go_east(1)'
+    )
+
+    def pupil(request: Request) -> Answer:
+        if "run_program" not in request.tools:
+            return call("go_east", steps=2) if "go_east" in request.tools else call("move_east")
+        return call("run_program", source=beyond if "def go_east(" in request.system else east)
+
+    run = corridor(
+        roles(pupil, objectives=("walk", "wander", "rest")),
+        *("env=crafter", "method=voyager", "run.rollouts=1", "run.sleep_every=1", "model.actor.max_calls=8"),
+        *("run.eval_every=1", "run.test_episodes=1"),
+    )
+    await run.play()
+    assert len(run.data.policies.load(1).skills) >= 2
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    assert "left out" not in found["replay"].text
+
+
+@pytest.mark.slow
+async def test_scienceworld(corridor: Runs, tmp_path: Path) -> None:
+    look = 'def look_twice() -> str:\n    """Look."""\n    look_around()\n    return inventory()'
+
+    def actor(request: Request) -> Answer:
+        doors = call("open", obj="door to kitchen"), call("go", location="kitchen"), call("wait")
+        return call("look_twice") if "look_twice" in request.tools else doors[min(request.turn, 2)]
+
+    run = corridor(
+        script(actor, (call("write_skill", source=look, public=True),)),
+        *("env=scienceworld", "env.family=4", "run.rollouts=2", "run.test_episodes=1", "run.eval_every=2"),
+        "model.actor.max_calls=4",
+    )
+    await run.play()
+    assert statuses(await verified(run.dir)) == GOOD
