@@ -132,7 +132,7 @@ def install_packages(kind: str, venv: Path) -> None:
 
 
 def install_bubblewrap() -> None:
-    """Install bubblewrap, the best isolation for skills, if apt allows it. Otherwise say so, and continue."""
+    """Install bubblewrap, which isolates skills, if apt allows it. Otherwise say so, and continue."""
     if shutil.which("bwrap"):
         return
     if shutil.which("apt-get") and os.geteuid() == 0:
@@ -140,8 +140,8 @@ def install_bubblewrap() -> None:
         if run(*command) or (run("apt-get", "update", "--quiet") and run(*command)):
             return
     print(
-        "bubblewrap, which isolates skills, is not installed (Debian: apt install bubblewrap). SpeedRunner"
-        " uses user namespaces instead if this machine allows them; see docs/sandbox.md",
+        "bubblewrap, which isolates skills, is not installed. Install it with apt or dnf, or without root with"
+        " `conda install -c conda-forge bubblewrap`; see docs/sandbox.md",
         flush=True,
     )
 

@@ -25,7 +25,6 @@ from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Message, Policy
 from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.workers.sandbox.code_session import load_failure
-from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.worker_messages import Executed
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ class Actor:
 
         Raises `InvalidPolicy`: the policy on disk is damaged.
         """
-        load = partial(load_failure, sandbox_limits(self.config.sandbox))
+        load = partial(load_failure, self.config.sandbox)
         return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:

@@ -32,7 +32,7 @@ from speedrunner.store.records import (
     WorldStep,
 )
 from speedrunner.workers.env_worker import EnvWorker, WorkerError, WorkerFault
-from speedrunner.workers.sandbox.settings import SandboxError
+from speedrunner.workers.sandbox.isolation import SandboxError
 
 Watch = Callable[[str, Conversation, Turn | None], None]
 """A spectator. It is called with the episode's key and its conversation when one is opened (the turn is

@@ -25,8 +25,7 @@ from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunFiles
 from speedrunner.workers.available_memory import available_mb
 from speedrunner.workers.sandbox.child_process import require
-from speedrunner.workers.sandbox.isolation import sandbox_limits
-from speedrunner.workers.sandbox.settings import SandboxError
+from speedrunner.workers.sandbox.isolation import SandboxError
 from speedrunner.workers.worker_pool import needed_mb, worker_mb
 
 Check = Callable[[Subject], Iterable[Finding]]
@@ -87,12 +86,12 @@ def sandboxes(subject: Subject) -> Iterator[Finding]:
     """Check that each configured kind of sandbox starts, by starting it."""
     for each in subject.sandboxes:
         try:
-            require(sandbox_limits(each))
+            require(each)
         except SandboxError as error:
             how = "see docs/troubleshooting.md, at: skills cannot be isolated here"
             yield failure("sandbox", str(error), how)
             continue
-        strength = confinement(sandbox_limits(each))
+        strength = confinement(each)
         if each.kind == "rlimits":
             remedy = "remove sandbox=rlimits: isolation is the default where it is possible"
             yield warning("sandbox", f"it isolates nothing: {strength}", remedy)

@@ -244,7 +244,7 @@ class ServingConfig(ServiceOptions, frozen=True, kw_only=True):
 class SandboxConfig(msgspec.Struct, frozen=True):
     """How unreviewed skills and inducer code are confined (docs/sandbox.md)."""
 
-    #: `isolated` isolates them from the machine, with bubblewrap or user namespaces; `rlimits` only limits
+    #: `isolated` isolates them from the machine, with bubblewrap; `rlimits` only limits
     #: resources, and every run warns about it.
     kind: Literal["isolated", "rlimits"] = "isolated"
     #: Address space of each of their processes, in MiB.

@@ -19,13 +19,13 @@ from speedrunner.agents.clock import Clock
 from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.methods.resumed_agent import ResumedAgent
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn
 from speedrunner.store.sleep_journal import SleepJournal
-from speedrunner.workers.sandbox.settings import Sandbox
 
 Returned = TypeVar("Returned")
 
@@ -81,7 +81,7 @@ class SleepTools:
     sleep: int
     labels: Labels
     journal: SleepJournal
-    sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
+    sandbox: SandboxConfig = SandboxConfig()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)

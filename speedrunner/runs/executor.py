@@ -48,7 +48,6 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.sleep_journal import SleepStep, find_lost_requests, read_steps
 from speedrunner.store.stored_run import sleep_key
-from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.worker_pool import WorkerPool
 
 FAULTS_IN_A_ROW = 5
@@ -260,7 +259,7 @@ class Executor:
             sleep=step.number,
             labels=labels,
             journal=journal,
-            sandbox=sandbox_limits(self.actor.config.sandbox),
+            sandbox=self.actor.config.sandbox,
             attempt=episodes.play if self.method.replays else None,
         )
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):

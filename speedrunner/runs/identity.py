@@ -24,7 +24,6 @@ from speedrunner.store.carried import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError, plan_digest
-from speedrunner.workers.sandbox.isolation import sandbox_limits
 
 PACKAGES = ("serving", "envs", "speedrunner")
 """SpeedRunner's own packages."""
@@ -82,7 +81,7 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         code=here["code"],
         versions=versions(),
         machine=machine(),
-        sandbox=confinement(sandbox_limits(setup.config.sandbox)),
+        sandbox=confinement(setup.config.sandbox),
         history=history_digest(Path(setup.config.run.dir)),
         plan=plan_digest(Path(setup.config.run.dir).parent),
     )

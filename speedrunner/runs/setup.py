@@ -28,7 +28,6 @@ from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.sandbox.child_process import require
-from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.worker_pool import WorkerPool
 
 SETUP_ERRORS = (
@@ -79,7 +78,7 @@ class Setup:
     def workers(self, size: int, log: Path | None = None) -> WorkerPool:
         """Create workers of the environment; their error streams go to `log`, if given."""
         env = self.config.env
-        return WorkerPool(size, env.name, env.options, log, sandbox_limits(self.config.sandbox))
+        return WorkerPool(size, env.name, env.options, log, self.config.sandbox)
 
     @property
     def carries_history(self) -> bool:
@@ -150,7 +149,7 @@ def set_up(
     )
     setup.method.check(setup.env)
     if plays_here:
-        require(sandbox_limits(config.sandbox))
+        require(config.sandbox)
     return setup
 
 

@@ -21,8 +21,14 @@ from typing import Any, Literal
 import msgspec
 
 from speedrunner.store.records import CallNode
-from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
-from speedrunner.workers.sandbox.child.values import DESCRIPTION_LIMIT, to_json, valid_text
+from speedrunner.workers.sandbox.child.values import (
+    DEPTH_LIMIT,
+    DESCRIPTION_LIMIT,
+    NODE_LIMIT,
+    TEXT_LIMIT,
+    to_json,
+    valid_text,
+)
 
 ERROR_LIMIT = 20_000
 """Characters of one recorded error, including its traceback."""

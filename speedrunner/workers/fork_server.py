@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.files import open_log
 from speedrunner.workers.env_worker import (
     CLOSE_LIMIT_S,
@@ -31,7 +32,6 @@ from speedrunner.workers.env_worker import (
     describe_exit,
 )
 from speedrunner.workers.sandbox.isolation import FIRST_VICTIM
-from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_messages import PID, Start
 
 PROGRAM = "speedrunner.workers.fork_server_process"
@@ -131,7 +131,7 @@ class ForkServer:
                 raise self._cannot_start(os.strerror(-pid))
         return EnvWorker(self._env, self._log, pid, reader, writer)
 
-    async def worker(self, options: Mapping[str, Any], sandbox: Sandbox) -> EnvWorker:
+    async def worker(self, options: Mapping[str, Any], sandbox: SandboxConfig) -> EnvWorker:
         """Return a worker with its environment created.
 
         Args:

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from envs import EnvironmentFault, TextEnv, make
 from envs.env_registry import REGISTRY
-from speedrunner.workers.sandbox.child.rlimits import die_with
+from speedrunner.config.schema import SandboxConfig
+from speedrunner.workers.sandbox.child.confinement import die_with
 from speedrunner.workers.sandbox.child_process import ChildPool
-from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxUnavailable
-from speedrunner.workers.sandbox.view import system
+from speedrunner.workers.sandbox.isolation import SandboxError, SandboxUnavailable, show_python
 from speedrunner.workers.worker_episode import WorkerEpisode, fault
 from speedrunner.workers.worker_messages import (
     PID,
@@ -51,7 +51,7 @@ class Server:
         sandbox: how skills are confined. Processes for them are started only if there are skills.
     """
 
-    def __init__(self, env: TextEnv, sandbox: Sandbox) -> None:
+    def __init__(self, env: TextEnv, sandbox: SandboxConfig) -> None:
         self._env = env
         self._pool = ChildPool(sandbox)
         self._has_skills = False
@@ -145,7 +145,7 @@ def main() -> None:
         if not isinstance(error, EnvironmentFault):
             traceback.print_exc()
     with suppress(SandboxUnavailable):  # each child of a worker will report it
-        system()  # once for all workers
+        show_python()  # once for all workers
     control = _socket(fd)
     gc.collect()
     gc.freeze()  # keeps shared memory shared: the workers' garbage collection does not touch it

@@ -19,8 +19,8 @@ from speedrunner.workers.sandbox.channel import InvalidMessage
 from speedrunner.workers.sandbox.child.run_skills import bound
 from speedrunner.workers.sandbox.child.values import valid_text
 from speedrunner.workers.sandbox.child_process import ChildPool
-from speedrunner.workers.sandbox.settings import SandboxError
-from speedrunner.workers.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
+from speedrunner.workers.sandbox.isolation import SandboxError
+from speedrunner.workers.sandbox.skill_process import Ended, Granted, Refused, Skills
 from speedrunner.workers.worker_messages import Execute, Executed, Fault, Opened, Reset
 
 
@@ -67,9 +67,8 @@ class WorkerEpisode:
         if module.public:
             number = next(self._loads)  # so that later skills draw other random numbers
             seed = hashlib.sha256(f"{self._seed} {number}".encode()).hexdigest()
-            primitives = {each.name: each.doc for each in self._env.primitives}
-            names = (*module.public, *module.private)
-            self._skills = Skills(self._pool, SkillModule(module.source, names, primitives, seed), self)
+            documentation = {primitive.name: primitive.doc for primitive in self._env.primitives}
+            self._skills = Skills(self._pool, module, documentation, seed, self)
 
     def execute(self, request: Execute) -> Executed | Fault:
         """Run one tool call. Every mistake in it is recorded in its node.

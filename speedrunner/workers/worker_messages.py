@@ -9,8 +9,8 @@ import msgspec
 
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.records import CallNode, Module, Termination
-from speedrunner.workers.sandbox.settings import Sandbox
 
 if TYPE_CHECKING:
     import asyncio  # which workers do not import
@@ -25,7 +25,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
 
     env: str
     options: dict[str, Any]
-    sandbox: Sandbox
+    sandbox: SandboxConfig
 
 
 class Reset(msgspec.Struct, tag=True, frozen=True):

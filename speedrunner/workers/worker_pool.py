@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from envs.env_registry import REGISTRY
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.workers.available_memory import MB, available_mb
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.fork_server import ForkServer
-from speedrunner.workers.sandbox.settings import MIB, Sandbox
+from speedrunner.workers.sandbox.child_process import MIB
 
 SKILLS_MB = 30
 """Memory in MB of a worker's two sandboxed processes (one is spare) before their skills allocate more."""
@@ -78,7 +79,7 @@ class WorkerPool:
         env: str,
         options: Mapping[str, Any] | None = None,
         log: Path | None = None,
-        sandbox: Sandbox = Sandbox(),  # noqa: B008 - immutable
+        sandbox: SandboxConfig = SandboxConfig(),  # noqa: B008 - immutable
     ) -> None:
         self._env = env
         self._options = dict(options or {})

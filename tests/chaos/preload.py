@@ -1,7 +1,7 @@
 """Prepare the process that trials' processes are forked from. No other process imports this module.
 
 It does once what is the same in all processes: it imports what a run imports when it first needs it, reads
-the configuration, loads the tokenizer, finds out how code is isolated here, and computes the digests of the
+the configuration, loads the tokenizer, finds out what isolated code is shown, and computes the digests of the
 code. It also becomes the parent of all orphans, so that `Trial.check` sees each process that a run leaves.
 """
 
@@ -25,8 +25,7 @@ from speedrunner.agents.rendering import _environment
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.runs import identity, machine
-from speedrunner.workers.sandbox.isolation import find_isolation
-from speedrunner.workers.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox.isolation import show_python
 from tests.bundled_models import bundled_folder
 from tests.chaos.trial import WORLD
 from tests.chaos.world import DoomedCorridor
@@ -39,7 +38,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")  # an orphan
-find_isolation(Sandbox().kind)
+show_python()
 compose([WORLD, *SCHEDULE[1:]])
 _load_tokenizer(bundled_folder("tiny-random"), None).first_prompt([{"role": "user", "content": ""}], [])
 for package in ("speedrunner.agents", "speedrunner.methods", "speedrunner.methods.speedrunner"):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.methods import Library, Primitive
 from speedrunner.workers.sandbox.code_session import CodeSession
-from speedrunner.workers.sandbox.settings import Sandbox
 
 DRAFT_WALL_S = 30.0
 """Maximum seconds for importing the draft."""
@@ -47,7 +47,7 @@ class Interpreter(CodeSession):
 
     def __init__(
         self,
-        sandbox: Sandbox,
+        sandbox: SandboxConfig,
         folders: Mapping[str, Path],
         primitives: tuple[Primitive, ...],
         draft: Callable[[], Library],

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from speedrunner.workers.sandbox.child.bounds import MESSAGE_LIMIT, excess
+from speedrunner.workers.sandbox.child.values import MESSAGE_LIMIT, excess
 from speedrunner.workers.sandbox.child.wire import HEADER, frame_body
 
 CHUNK = 65_536

@@ -17,11 +17,29 @@ from typing import Literal
 
 import msgspec
 
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.workers.sandbox import child
 from speedrunner.workers.sandbox.channel import Channel, ChannelError, Said
-from speedrunner.workers.sandbox.isolation import FIRST_VICTIM, ISOLATING, find_isolation
-from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted, SandboxUnavailable
-from speedrunner.workers.sandbox.view import interpreter
+from speedrunner.workers.sandbox.isolation import (
+    FIRST_VICTIM,
+    INSTEAD,
+    SandboxError,
+    SandboxNotStarted,
+    SandboxUnavailable,
+    bubblewrap_command,
+    interpreter,
+)
+
+MIB = 2**20
+
+LIMITS = {
+    "CPU": 3_600,  # seconds, twice the paper's wall clock of an episode; the worker's limits are lower
+    "NOFILE": 64,
+    "CORE": 1,  # byte, too little for a file; and no program can be started to receive the core
+    "SIGPENDING": 0,
+}
+"""Resource limits of each process by the kernel's names, in addition to its address space. The process sets
+them itself before it runs untrusted code."""
 
 START_LIMIT_S = 60.0
 """Seconds within which a process must be ready, all tries included. No skill's time counts before that."""
@@ -64,13 +82,16 @@ class Child:
     """
 
     def __init__(
-        self, sandbox: Sandbox, role: Literal["skills", "code"], mounts: Mapping[str, Path] | None = None
+        self,
+        sandbox: SandboxConfig,
+        role: Literal["skills", "code"],
+        mounts: Mapping[str, Path] | None = None,
     ) -> None:
-        self._level = find_isolation(sandbox.kind)
+        self._is_isolated = sandbox.kind == "isolated"
         # A relative path counts from our current directory, which is not the process's.
         self._mounts = {name: path.resolve() for name, path in (mounts or {}).items()}
         try:
-            self._process = self._start(role, sandbox.resources())
+            self._process = self._start(role, {"AS": sandbox.memory_mb * MIB, **LIMITS})
         except OSError as error:  # the machine has no memory, processes or descriptors left
             raise SandboxNotStarted(f"cannot start a sandboxed process: {error}") from error
         assert self._process.stdin is not None
@@ -79,7 +100,7 @@ class Child:
 
     def place(self, name: str) -> str:
         """Return the path at which the process sees a folder of `mounts`."""
-        return str(self._mounts[name]) if self._level == "rlimits" else f"/data/{name}"
+        return f"/data/{name}" if self._is_isolated else str(self._mounts[name])
 
     def wait(self, deadline: float) -> None:
         """Wait until the process is ready, at most until the deadline of the monotonic clock.
@@ -145,14 +166,14 @@ class Child:
         return f"exit status {status}"
 
     def _start(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
-        if self._level == "rlimits":
-            program = [getattr(sys, "_base_executable", sys.executable)]
-            folder, parent = str(CODE.parent), os.getpid()
-        else:
+        if self._is_isolated:
             places = {self.place(name): path for name, path in self._mounts.items()}
             places["/sandbox/child"] = CODE
-            program = [*ISOLATING[self._level](places), interpreter()]
+            program = [*bubblewrap_command(places), interpreter()]
             folder, parent = "/sandbox", 0
+        else:
+            program = [getattr(sys, "_base_executable", sys.executable)]
+            folder, parent = str(CODE.parent), os.getpid()
         settings = json.dumps({"limits": limits, "parent": parent})
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # child processes inherit the mask
         try:
@@ -185,7 +206,7 @@ class ChildPool:
         sandbox: how they are confined.
     """
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: SandboxConfig) -> None:
         self._sandbox = sandbox
         self._spare: Child | None = None
 
@@ -230,8 +251,11 @@ class ChildPool:
             self._spare = None
 
 
+ADVICE = "ask the administrators to allow user namespaces (docs/troubleshooting.md)"
+
+
 @functools.cache
-def require(sandbox: Sandbox) -> None:
+def require(sandbox: SandboxConfig) -> None:
     """Start one process and end it, to detect problems before anything else starts.
 
     Logs a warning if the sandbox isolates nothing. A sandbox that has started is not tried again.
@@ -247,4 +271,8 @@ def require(sandbox: Sandbox) -> None:
     try:
         ChildPool(sandbox).take().kill()
     except SandboxNotStarted as error:
-        raise SandboxUnavailable(str(error)) from error
+        if sandbox.kind == "rlimits":
+            raise SandboxUnavailable(str(error)) from error
+        raise SandboxUnavailable(
+            f"skills cannot be isolated here: {error}; {ADVICE}; or {INSTEAD}"
+        ) from error

@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.workers.sandbox.channel import (
     STOP_S,
     ChannelClosed,
@@ -20,9 +21,9 @@ from speedrunner.workers.sandbox.channel import (
     Count,
     Said,
 )
-from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
+from speedrunner.workers.sandbox.child.values import ERROR_CHARS
 from speedrunner.workers.sandbox.child_process import START_LIMIT_S, START_PAUSES_S, Child
-from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
+from speedrunner.workers.sandbox.isolation import SandboxError, SandboxNotStarted
 
 BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the bootstrap code of a session may take."""
@@ -77,7 +78,7 @@ class CodeSession:
 
     def __init__(
         self,
-        sandbox: Sandbox,
+        sandbox: SandboxConfig,
         *,
         mounts: Mapping[str, Path] | None = None,
         bootstrap: str = "",
@@ -215,7 +216,7 @@ def _why(error: ChannelError, child: Child) -> str:
     return f"the process sent {error} and was killed"
 
 
-async def load_failure(sandbox: Sandbox, source: str) -> str | None:
+async def load_failure(sandbox: SandboxConfig, source: str) -> str | None:
     """Load a module of definitions once, in a separate session. Returns why it cannot be loaded; `None` if it
     can.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
+from speedrunner.store.records import Module
 from speedrunner.workers.sandbox.channel import (
     STOP_S,
     ChannelClosed,
@@ -76,23 +77,6 @@ _SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(C
 
 
 @dataclass(frozen=True, slots=True)
-class SkillModule:
-    """The module that a child loads.
-
-    Attributes:
-        source: Python source.
-        skills: names of its functions; their calls are recorded.
-        primitives: documentation by name.
-        seed: seed of the module `random`.
-    """
-
-    source: str
-    skills: Sequence[str]
-    primitives: Mapping[str, str]
-    seed: str
-
-
-@dataclass(frozen=True, slots=True)
 class Granted:
     """A primitive was run."""
 
@@ -143,14 +127,19 @@ class Skills:
     Args:
         pool: source of the children.
         module: the module that they load.
+        primitives: documentation of primitives by name.
+        seed: seed of the module `random`.
         world: what the skills act upon.
 
     Raises `SandboxError`: no child starts.
     """
 
-    def __init__(self, pool: ChildPool, module: SkillModule, world: World) -> None:
+    def __init__(
+        self, pool: ChildPool, module: Module, primitives: Mapping[str, str], seed: str, world: World
+    ) -> None:
         self._pool = pool
-        self._module = module
+        self._names = (*module.public, *module.private)
+        self._load_message = ("load", module.source, self._names, primitives, seed)
         self._world = world
         self._child: Child | None = None
         child = self._start()
@@ -193,7 +182,7 @@ class Skills:
                         if isinstance(answer, Refused) and answer.final and refusal is None:
                             refusal, deadline = answer, min(deadline, time.monotonic() + UNWIND_S)
                     case Enter():
-                        if said.name not in self._module.skills:
+                        if said.name not in self._names:
                             raise InvalidMessage(f"the call of a skill that is none ({said.name[:80]!r})")
                         self._world.enter(said.name, said.arguments, said.line)
                     case Leave():
@@ -227,8 +216,7 @@ class Skills:
     def _load(self, child: Child, deadline: float) -> None:
         """Let a child load the module, and stop it until a skill is called. Raises `ChannelError`: it does
         not load the module by the `deadline` of the monotonic clock, or ends."""
-        module = self._module
-        child.channel.give(("load", module.source, module.skills, module.primitives, module.seed), deadline)
+        child.channel.give(self._load_message, deadline)
         child.channel.receive(_LOADED, deadline)
         child.pause()
 

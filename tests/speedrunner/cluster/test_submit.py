@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
-from speedrunner.workers.sandbox.isolation import find_isolation
-from speedrunner.workers.sandbox.settings import SandboxUnavailable
 from tests.golden_tables import Golden, table
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
@@ -33,10 +30,6 @@ CPU = ("cluster=cpu", "--dry-run")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the commands are called, with a list of two runs, and no command of a Slurm on the PATH."""
-    with suppress(SandboxUnavailable):
-        find_isolation(
-            "isolated"
-        )  # once in each process: without bubblewrap on the PATH, later tests would have none
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path(sys.executable).parent}")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs.yaml").write_text("- {env: babyai, method: react, run.seed: [0, 1]}\n")

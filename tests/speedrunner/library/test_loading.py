@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.workers.sandbox import code_session
 from speedrunner.workers.sandbox.code_session import load_failure
-from speedrunner.workers.sandbox.settings import Sandbox
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -20,7 +20,7 @@ SKILL = 'def skill() -> str:\n    """Do it."""\n    return str(P)\n'
 DATACLASS = "from dataclasses import dataclass\n\n@dataclass\nclass P:\n    x: int = 0\n"
 
 
-def library(definitions: str, sandbox: Sandbox = Sandbox()) -> Library:  # noqa: B008 - immutable
+def library(definitions: str, sandbox: SandboxConfig = SandboxConfig()) -> Library:  # noqa: B008 - immutable
     empty = Library(Corridor().primitives, load=partial(load_failure, sandbox))
     return empty.write(definitions + SKILL, sleep=1)
 
@@ -82,4 +82,4 @@ async def test_what_can_be_defined_is_accepted(definitions: str) -> None:
 
 
 async def test_without_classes_nothing_is_run() -> None:
-    await library("import re as P\n", Sandbox(memory_mb=0)).check_loading()
+    await library("import re as P\n", SandboxConfig(memory_mb=0)).check_loading()

@@ -15,7 +15,7 @@ from speedrunner.methods.resumed_agent import LOST
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
-from speedrunner.workers.sandbox.settings import SandboxError
+from speedrunner.workers.sandbox.isolation import SandboxError
 from tests.clocks import Clock
 from tests.scripted_engine import Answer, Request, call, refuse, say
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, script

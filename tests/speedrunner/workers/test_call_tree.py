@@ -15,8 +15,13 @@ from speedrunner.workers.call_tree import (
     CallTree,
     EpisodeRoom,
 )
-from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_CHARS
-from speedrunner.workers.sandbox.child.values import DESCRIPTION_LIMIT
+from speedrunner.workers.sandbox.child.values import (
+    DEPTH_LIMIT,
+    DESCRIPTION_LIMIT,
+    NODE_LIMIT,
+    TEXT_LIMIT,
+    VALUE_CHARS,
+)
 
 
 def tree(episode: EpisodeRoom | None = None) -> CallTree:

@@ -15,11 +15,11 @@ import pytest
 
 from envs import Opening, Task
 from serving.tokens.tools import ToolCall
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.records import Module
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerError, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.sandbox.code_session import CodeSession
-from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.processes import HANGS_S, is_alive, tree, until, without_file_descriptors, words
 from tests.toy_env import Corridor
@@ -105,7 +105,11 @@ def victim_score(process: psutil.Process) -> int:
 
 
 async def test_workers_skills_and_code_sessions_end_first_if_memory_runs_out() -> None:
-    async with WorkerPool(1, Corridor.name) as pool, pool.worker() as worker, CodeSession(Sandbox()) as code:
+    async with (
+        WorkerPool(1, Corridor.name) as pool,
+        pool.worker() as worker,
+        CodeSession(SandboxConfig()) as code,
+    ):
         task = Task(Corridor.name, "default", 10)
         await worker.reset(task, Module("def skill():\n    return 1", ("skill",)), None)
         assert code._child is not None
@@ -146,14 +150,14 @@ async def test_a_template_that_ends_in_the_middle_is_told(tmp_path: Path) -> Non
     (child,) = (each for each in psutil.Process().children() if Loaded.name in words(each).split())
     child.kill()
     with pytest.raises(WorkerDied, match="Loaded for its workers ended: killed by SIGKILL"):
-        await template.worker({}, Sandbox())
+        await template.worker({}, SandboxConfig())
     assert not template.usable
 
 
 OWNER = """
     import asyncio, sys
     from speedrunner.workers.fork_server import ForkServer
-    from speedrunner.workers.sandbox.settings import Sandbox
+    from speedrunner.config.schema import SandboxConfig
     from serving.tokens.tools import ToolCall
     from speedrunner.store.records import Module
     from envs import Task
@@ -163,7 +167,7 @@ OWNER = """
 
     async def main():
         template = await ForkServer(ENV).loaded()
-        worker = await template.worker({}, Sandbox())
+        worker = await template.worker({}, SandboxConfig())
         opening = await worker.reset(Task(ENV, "default", 10), Module(SOURCE, ("skill",)), None)
         print(worker.pid, opening.observation, flush=True)
         if sys.argv[1] == "busy":

@@ -14,10 +14,10 @@ from envs import Task
 from envs.env_registry import REGISTRY
 from envs.scienceworld import ScienceWorld
 from serving.tokens.tools import ToolCall
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.workers import worker_pool as pools
 from speedrunner.workers.env_worker import EnvWorker, WorkerFault
-from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_pool import SKILLS_MB, TooManyWorkers, WorkerPool, needed_mb
 from tests.processes import HANGS_S, runs, tree
 from tests.toy_env import Corridor
@@ -25,7 +25,7 @@ from tests.toy_env import Corridor
 pytestmark = pytest.mark.process
 
 CORRIDOR = "tests.toy_env:Corridor"
-SKILL_MB = needed_mb(CORRIDOR, 0, Sandbox().memory_mb)
+SKILL_MB = needed_mb(CORRIDOR, 0, SandboxConfig().memory_mb)
 PLANT = Task("scienceworld", "find-plant", 0)
 EMPTY = Library(ScienceWorld.primitives)
 

@@ -6,9 +6,8 @@ import importlib
 import json
 import sys
 
-from . import seccomp
 from .alarm import Alarm
-from .rlimits import confine, die_with
+from .confinement import FilterRefused, die_with, filter_system_calls, limit_resources
 from .wire import Wire, encode
 
 
@@ -25,10 +24,10 @@ def main(role: str, settings: str) -> None:
         die_with(given["parent"])
     sys.dont_write_bytecode = True
     wire, alarm = Wire(), Alarm()
-    confine(given["limits"])
+    limit_resources(given["limits"])
     try:
-        seccomp.install()
-    except seccomp.FilterRefused as error:
+        filter_system_calls()
+    except FilterRefused as error:
         wire.send(encode(["confined", str(error)]))
     else:
         wire.send(encode(["confined", None]))

@@ -13,8 +13,7 @@ from types import CodeType
 from typing import Any
 
 from .alarm import Alarm
-from .bounds import ERROR_CHARS
-from .values import valid_text
+from .values import ERROR_CHARS, valid_text
 from .wire import Wire, encode
 
 CHUNK = 16_384

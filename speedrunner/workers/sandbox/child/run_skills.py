@@ -12,9 +12,8 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from .alarm import Alarm, TimeLimitReached
-from .bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_LIMIT, excess
 from .tracebacks import MODULE_FILE, Tracebacks
-from .values import DESCRIPTION_LIMIT, to_json
+from .values import DEPTH_LIMIT, DESCRIPTION_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_LIMIT, excess, to_json
 from .wire import Wire, encode
 
 

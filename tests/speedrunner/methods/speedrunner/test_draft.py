@@ -12,11 +12,11 @@ import pytest
 import envs
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.toolbox import Toolbox, ToolError
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.store.records import Edit
 from speedrunner.workers.sandbox.code_session import load_failure
-from speedrunner.workers.sandbox.settings import Sandbox
 from tests.golden_tables import Golden, table
 
 SKILL = '''def advance() -> str:
@@ -57,7 +57,7 @@ Drafts = Callable[..., Draft]
 @pytest.fixture
 def draft(babyai: envs.TextEnv, edits: list[Edit]) -> Drafts:
     def draft(*sources: str) -> Draft:
-        library = Library(babyai.primitives, load=partial(load_failure, Sandbox()))
+        library = Library(babyai.primitives, load=partial(load_failure, SandboxConfig()))
         for source in sources:
             library = library.write(source, public=True, sleep=1)
         return Draft(library, 3, edits)

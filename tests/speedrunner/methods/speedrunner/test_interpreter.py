@@ -12,12 +12,12 @@ import pytest
 import envs
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.workers.sandbox.settings import Sandbox
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
 from tests.speedrunner.run_samples import trajectory
@@ -29,14 +29,14 @@ AIM = 'def aim(at: Literal["left", "right"]) -> None:\n    """Turn."""\n    turn
 STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'
 
 
-SANDBOX, SMALL = Sandbox(), Sandbox(memory_mb=64)
+SANDBOX, SMALL = SandboxConfig(), SandboxConfig(memory_mb=64)
 
 
 class Bench:
     """An interpreter and the draft that it imports."""
 
     def __init__(
-        self, folders: dict[str, Path], *, wall_s: float = HANGS_S, sandbox: Sandbox = SANDBOX
+        self, folders: dict[str, Path], *, wall_s: float = HANGS_S, sandbox: SandboxConfig = SANDBOX
     ) -> None:
         self.draft = Library(ENV.primitives)
         self.interpreter = Interpreter(

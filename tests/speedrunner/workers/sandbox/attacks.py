@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from speedrunner.workers.sandbox.child.seccomp import allowed_calls
+from speedrunner.workers.sandbox.child.confinement import allowed_calls
 
 SOCKET = Path(tempfile.gettempdir(), f"speedrunner-{os.getpid()}", "socket")
 """Where somebody else listens while these tests run."""

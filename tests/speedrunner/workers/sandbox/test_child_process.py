@@ -9,24 +9,24 @@ import shutil
 import subprocess
 import time
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import pytest
 
-from speedrunner.workers.sandbox import child_process, code_session, isolation
-from speedrunner.workers.sandbox.child_process import Child, ChildPool, require
+from speedrunner.config.schema import SandboxConfig
+from speedrunner.workers.sandbox import child_process, code_session
+from speedrunner.workers.sandbox.child_process import MIB, Child, ChildPool, require
 from speedrunner.workers.sandbox.code_session import CodeSession
-from speedrunner.workers.sandbox.settings import MIB, Level, Sandbox, SandboxError, SandboxUnavailable
+from speedrunner.workers.sandbox.isolation import SandboxError, SandboxUnavailable
 from tests.processes import HANGS_S, marked
 
 pytestmark = pytest.mark.process
 
-ISOLATING = ("bubblewrap", "namespaces")
-KINDS = (*ISOLATING, "rlimits")
+KINDS = ("isolated", "rlimits")
 
 
 @pytest.fixture(autouse=True)
@@ -35,32 +35,23 @@ def _untried() -> None:
     require.cache_clear()
 
 
-@pytest.fixture
-def fresh_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """The only folder in which bubblewrap is looked for."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    isolation.find_bubblewrap.cache_clear()
-    yield tmp_path
-    isolation.find_bubblewrap.cache_clear()
-
-
 class TestWhereItCannotRun:
     def test_where_the_kernel_filters_no_system_calls_nothing_runs(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         code = shutil.copytree(child_process.CODE, tmp_path / "child")
-        seccomp = code / "seccomp.py"
+        seccomp = code / "confinement.py"
         seccomp.write_text(
-            seccomp.read_text().replace("_MODE_FILTER = 22, 38, 2", "_MODE_FILTER = 22, 38, 99")
+            seccomp.read_text().replace("_MODE_FILTER = 1, 22, 38, 2", "_MODE_FILTER = 1, 22, 38, 99")
         )
         monkeypatch.setattr(child_process, "CODE", code)
         monkeypatch.setattr(child_process, "START_PAUSES_S", (None,))
         with pytest.raises(SandboxUnavailable, match="refuses the filter of system calls: Invalid argument"):
-            require(Sandbox())
+            require(SandboxConfig())
 
     def test_rlimits_warns(self) -> None:
         with unittest.TestCase().assertLogs(level="WARNING") as logged:
-            require(Sandbox("rlimits"))
+            require(SandboxConfig("rlimits"))
         assert "NOT isolated" in logged.output[0]
 
 
@@ -79,7 +70,7 @@ class TestGroup:
             return subprocess.Popen(["/bin/sh", "-c", script], bufsize=0, start_new_session=True, **pipes)
 
         monkeypatch.setattr(Child, "_start", start)
-        child = Child(Sandbox("rlimits"), "skills")
+        child = Child(SandboxConfig("rlimits"), "skills")
         assert child._process.stdout is not None
         select.select([child._process.stdout], [], [])
         left = int(os.read(child._process.stdout.fileno(), 100))
@@ -94,18 +85,17 @@ class TestGroup:
 
 class TestProcesses:
     @pytest.mark.parametrize("kind", KINDS)
-    def test_killing_ends_it_and_can_be_repeated(self, kind: Level) -> None:
-        child = Child(Sandbox(kind), "skills")
+    def test_killing_ends_it_and_can_be_repeated(self, kind: Literal["isolated", "rlimits"]) -> None:
+        child = Child(SandboxConfig(kind), "skills")
         child.wait(time.monotonic() + HANGS_S)
         child.kill()
         child.kill()
         assert not Path(f"/proc/{child._process.pid}").exists()
 
-    @pytest.mark.parametrize("kind", ISOLATING)
-    def test_one_that_is_still_starting_can_be_killed(self, kind: Level) -> None:
+    def test_one_that_is_still_starting_can_be_killed(self) -> None:
         memory_mb = 1_500 + os.getpid() % 400  # stands in the command line of these processes only
         for _ in range(20):
-            Child(Sandbox(kind, memory_mb), "skills").kill()
+            Child(SandboxConfig(memory_mb=memory_mb), "skills").kill()
         assert marked(f'"AS": {memory_mb * MIB},') == {}
 
 
@@ -136,10 +126,10 @@ def full_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 class TestWhereTheMachineIsFull:
     @pytest.mark.parametrize("kind", KINDS)
     def test_nothing_is_started_ahead_and_who_needs_one_is_told(
-        self, kind: Level, full_machine: Callable[[int], None]
+        self, kind: Literal["isolated", "rlimits"], full_machine: Callable[[int], None]
     ) -> None:
         full_machine(1 + 3)
-        pool = ChildPool(Sandbox(kind))
+        pool = ChildPool(SandboxConfig(kind))
         before = open_files()
         pool.refill()
         with pytest.raises(
@@ -151,32 +141,33 @@ class TestWhereTheMachineIsFull:
 
     def test_skills_get_the_third_process_that_is_tried(self, full_machine: Callable[[int], None]) -> None:
         full_machine(2)
-        pool = ChildPool(Sandbox())
+        pool = ChildPool(SandboxConfig())
         pool.take().kill()
 
     async def test_a_code_session_too(self, full_machine: Callable[[int], None]) -> None:
         full_machine(2)
-        async with CodeSession(Sandbox()) as session:
+        async with CodeSession(SandboxConfig()) as session:
             assert (await session.execute("1 + 1", 30.0)).text == "2"
         full_machine(3)
         with pytest.raises(SandboxError, match="temporarily unavailable"):
-            await CodeSession(Sandbox()).__aenter__()
+            await CodeSession(SandboxConfig()).__aenter__()
 
     def test_a_process_that_dies_while_it_starts_is_followed_by_another(
-        self, full_machine: Callable[[int], None], fresh_path: Path, tmp_path: Path
+        self, full_machine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         full_machine(0)
-        bwrap = fresh_path / "bwrap"
+        monkeypatch.setenv("PATH", str(tmp_path))
+        bwrap = tmp_path / "bwrap"
         bwrap.write_text(f"#!/bin/sh\necho x >> {tmp_path}/tries\necho 'bwrap: no memory' >&2\nexit 1\n")
         bwrap.chmod(0o755)
         with pytest.raises(SandboxError, match="did not start: bwrap: no memory"):
-            ChildPool(Sandbox("bubblewrap")).take()
+            ChildPool(SandboxConfig()).take()
         assert (tmp_path / "tries").read_text() == "x\n" * 3
 
 
 class TestPool:
     def test_a_spare_that_died_is_passed_over(self) -> None:
-        pool = ChildPool(Sandbox())
+        pool = ChildPool(SandboxConfig())
         pool.refill()
         spare = pool._spare
         assert spare is not None

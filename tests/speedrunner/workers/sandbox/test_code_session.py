@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.workers.sandbox.code_session import CodeSession
-from speedrunner.workers.sandbox.settings import Sandbox
 from tests.processes import GROWING_S, HANGS_S
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 CHARS = 400
-KINDS = ("bubblewrap", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("namespaces", "rlimits")))
+KINDS = ("isolated", pytest.param("rlimits", marks=pytest.mark.slow))
 
 
 async def told(session: CodeSession, code: str, limit_s: float = HANGS_S) -> str:
@@ -44,7 +44,7 @@ async def session(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator
         def load(): return open(MOUNTS['draft'] + '/a.txt').read()
     """
     async with CodeSession(
-        Sandbox(request.param), mounts={"draft": folder}, bootstrap=bootstrap, output_chars=CHARS
+        SandboxConfig(request.param), mounts={"draft": folder}, bootstrap=bootstrap, output_chars=CHARS
     ) as started:
         yield started
 
@@ -150,7 +150,7 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
 
 
 async def test_mounted_folders_cannot_be_written_to(folder: Path) -> None:
-    async with CodeSession(Sandbox(), mounts={"draft": folder}) as session:
+    async with CodeSession(SandboxConfig(), mounts={"draft": folder}) as session:
         answer = await told(session, "open(MOUNTS['draft'] + '/b.txt', 'w')")
     assert "PermissionError: [Errno 1] Operation not permitted" in answer
     assert not (folder / "b.txt").exists()
@@ -163,7 +163,7 @@ async def test_a_socket_in_a_mounted_folder_is_seen_and_cannot_be_called(tmp_pat
         listener.listen()
         listener.setblocking(False)
         code = "import os, socket\npath = MOUNTS['draft'] + '/s'\nprint(os.path.exists(path))\n"
-        async with CodeSession(Sandbox(), mounts={"draft": tmp_path}) as session:
+        async with CodeSession(SandboxConfig(), mounts={"draft": tmp_path}) as session:
             answer = await told(session, code + "socket.socket(socket.AF_UNIX).connect(path)")
         assert answer.startswith("True\n")
         assert answer.endswith("PermissionError: [Errno 1] Operation not permitted")
@@ -181,7 +181,7 @@ async def test_signals_to_the_whole_group_change_nothing(session: CodeSession) -
 
 
 async def test_cancelling_leaves_no_process() -> None:
-    session = CodeSession(Sandbox())
+    session = CodeSession(SandboxConfig())
     await session.__aenter__()
     child = session._child
     assert child is not None
@@ -195,7 +195,7 @@ async def test_cancelling_leaves_no_process() -> None:
 
 async def test_without_namespaces_code_reads_files_and_the_filter_refuses_the_rest(folder: Path) -> None:
     bootstrap = f"import os, socket\nPATH = {str(folder / 'a.txt')!r}"
-    async with CodeSession(Sandbox("rlimits"), bootstrap=bootstrap) as session:
+    async with CodeSession(SandboxConfig("rlimits"), bootstrap=bootstrap) as session:
         assert await told(session, "open(PATH).read()") == "'hello'"
         for code in ("open(PATH, 'w')", "socket.socket()", "os.fork()", "os.kill(os.getppid(), 0)"):
             answer = await session.execute(code, HANGS_S)

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from speedrunner.config.schema import SandboxConfig
+from speedrunner.store.records import Module
 from speedrunner.workers.sandbox.child_process import ChildPool
 from speedrunner.workers.sandbox.code_session import CodeSession
-from speedrunner.workers.sandbox.settings import Sandbox
-from speedrunner.workers.sandbox.skill_process import SkillModule, Skills
+from speedrunner.workers.sandbox.skill_process import Skills
 from tests.processes import HANGS_S
 from tests.speedrunner.workers.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
 from tests.speedrunner.workers.sandbox.still_world import StillWorld
@@ -122,7 +123,7 @@ def honest():
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[ChildPool]:
-    pool = ChildPool(Sandbox())
+    pool = ChildPool(SandboxConfig())
     yield pool
     pool.close()
 
@@ -132,8 +133,8 @@ def played(children: ChildPool, body: str, limit_s: float) -> tuple[str | None, 
     source = f"{PRELUDE}{END}{SKILLS}def attack():\n{textwrap.indent(body, '    ')}"
     world = StillWorld()
     children.refill()
-    module = SkillModule(source, ("helper", "honest", "attack"), {"look": ""}, "")
-    skills = Skills(children, module, world)
+    module = Module(source, ("helper", "honest", "attack"))
+    skills = Skills(children, module, {"look": ""}, "", world)
     try:
         children.refill()
         ended = skills.run("attack", {}, limit_s)
@@ -172,7 +173,7 @@ pytest_session = pytest_asyncio.fixture(scope="module", loop_scope="module")
 
 @pytest_session
 async def session() -> AsyncIterator[CodeSession]:
-    async with CodeSession(Sandbox(), bootstrap=PRELUDE + END) as started:
+    async with CodeSession(SandboxConfig(), bootstrap=PRELUDE + END) as started:
         yield started
 
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from envs import Task
 from serving.tokens.tools import ToolCall
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.records import Module
 from speedrunner.workers.sandbox.channel import Channel
-from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
+from speedrunner.workers.sandbox.child.values import ERROR_CHARS
 from speedrunner.workers.sandbox.child.wire import frame_body
 from speedrunner.workers.sandbox.child_process import Child, ChildPool
 from speedrunner.workers.sandbox.code_session import CodeResult, CodeSession
-from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_episode import WorkerEpisode
 from speedrunner.workers.worker_messages import LENGTH, Execute, Executed, Reset, pack
 from tests.speedrunner.workers.sandbox.mutants import (
@@ -171,7 +171,7 @@ def test_an_episode_survives_whatever_its_skills_say(reads: list[None]) -> None:
 
 
 def test_whatever_a_session_says_its_answer_is_bounded(reads: list[None]) -> None:
-    session = CodeSession(Sandbox(), output_chars=CHARS)
+    session = CodeSession(SandboxConfig(), output_chars=CHARS)
 
     def batch(random: Random) -> int:
         before = len(reads)

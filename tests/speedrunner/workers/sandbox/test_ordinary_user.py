@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
-PLAYED = ("test_hostile.py", "test_forgeries.py", "test_launcher.py", "test_isolation.py")
+PLAYED = ("test_hostile.py", "test_forgeries.py", "test_isolation.py")
 
 
 @pytest.fixture

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
 
+from speedrunner.config.schema import SandboxConfig
+from speedrunner.store.records import Module
 from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child, ChildPool
-from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
-from speedrunner.workers.sandbox.skill_process import SkillModule, Skills
+from speedrunner.workers.sandbox.isolation import SandboxError
+from speedrunner.workers.sandbox.skill_process import Skills
 from tests.processes import HANGS_S, states
 from tests.speedrunner.workers.sandbox.still_world import StillWorld
 
@@ -29,22 +31,20 @@ def endless():
 
 @pytest.fixture
 def pool() -> Iterator[ChildPool]:
-    pool = ChildPool(Sandbox())
+    pool = ChildPool(SandboxConfig())
     yield pool
     pool.close()
 
 
-@pytest.fixture
-def skills(pool: ChildPool) -> Iterator[Skills]:
-    module = SkillModule(SOURCE, ("harmless", "endless"), {"look": "Look."}, "seed")
-    skills = Skills(pool, module, StillWorld())
-    skills.close()  # as after a call that had to be killed
-    yield skills
-    skills.close()
+@contextmanager
+def loaded(pool: ChildPool, source: str = SOURCE, *names: str) -> Iterator[Skills]:
+    module = Module(source, names or ("harmless",))
+    with closing(Skills(pool, module, {"look": "Look."}, "seed", StillWorld())) as skills:
+        yield skills
 
 
 def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(
-    skills: Skills, pool: ChildPool, monkeypatch: pytest.MonkeyPatch
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed_s = 0.0
 
@@ -53,33 +53,32 @@ def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(
         passed_s = START_LIMIT_S - 1
         return ChildPool.take(pool)
 
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s)
-    monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.time", clock)
-    monkeypatch.setattr(pool, "take", take)
-    ended = skills.run("harmless", {}, HANGS_S / 2)
+    with loaded(pool) as skills:
+        skills.close()  # as after a call that had to be killed
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s)
+        monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.time", clock)
+        monkeypatch.setattr(pool, "take", take)
+        ended = skills.run("harmless", {}, HANGS_S / 2)
     assert (ended.result, ended.error) == ("a wall", None)
 
 
 def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(
-    skills: Skills, monkeypatch: pytest.MonkeyPatch
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.STOP_S", HANGS_S)
-    error = skills.run("endless", {}, 0.2).error or ""
+    with loaded(pool, SOURCE, "endless") as skills:
+        skills.close()
+        error = skills.run("endless", {}, 0.2).error or ""
     assert error.startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
     assert "killed" not in error
 
 
-def test_a_library_of_four_million_characters_reaches_its_child() -> None:
-    """What the worker says is not bounded as what it is told."""
+def test_a_library_of_four_million_characters_reaches_its_child(pool: ChildPool) -> None:
+    """The bounds of a child's messages do not apply to the worker's."""
     source = SOURCE + "# a line of a very large library\n" * 120_000
     assert len(source) > 3_900_000
-    pool = ChildPool(Sandbox())
-    large = Skills(
-        pool, SkillModule(source, ("harmless", "endless"), {"look": "Look."}, "seed"), StillWorld()
-    )
-    assert large.run("harmless", {}, HANGS_S).result == "a wall"
-    large.close()
-    pool.close()
+    with loaded(pool, source) as skills:
+        assert skills.run("harmless", {}, HANGS_S).result == "a wall"
 
 
 IMPORTS = """
@@ -102,33 +101,24 @@ def found():
 
 
 def test_modules_are_given_without_those_that_they_import(pool: ChildPool) -> None:
-    module = SkillModule(IMPORTS, ("found",), {}, "seed")
-    with closing(Skills(pool, module, StillWorld())) as skills:
+    with loaded(pool, IMPORTS, "found") as skills:
         fields, whole, reached = skills.run("found", {}, HANGS_S).result
     assert (fields, whole) == (["x"], 3)  # a class variable is no field
     assert {"enum", "json.decoder"} <= set(reached)
-    assert {each.partition(".")[0] for each in reached} == {"enum", "json", "random", "re"}
+    assert {name.partition(".")[0] for name in reached} == {"enum", "json", "random", "re"}
 
 
-def test_where_no_process_starts_in_three_tries_the_episode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speedrunner.workers.sandbox.child_process.START_PAUSES_S", (0.0, 0.0, None))
-    monkeypatch.setattr("speedrunner.workers.sandbox.child_process.PROGRAM", "raise SystemExit(1)")
-    with pytest.raises(SandboxError, match="did not start"):
-        Skills(ChildPool(Sandbox()), SkillModule(SOURCE, ("harmless",), {}, "seed"), StillWorld())
-
-
-def test_a_process_that_starts_for_ever_is_the_machines_fault(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("program", ["raise SystemExit(1)", "import time; time.sleep(60)"])
+def test_a_process_that_does_not_start_is_an_error_of_the_machine(
+    pool: ChildPool, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = ChildPool(Sandbox())
-    module = SkillModule(SOURCE, ("harmless",), {"look": "Look."}, "seed")
-    with closing(Skills(pool, module, StillWorld())) as skills:
+    with loaded(pool) as skills:
         skills.close()
         pool.close()
-        monkeypatch.setattr("speedrunner.workers.sandbox.child_process.START_LIMIT_S", 0.1)
-        monkeypatch.setattr(
-            "speedrunner.workers.sandbox.child_process.PROGRAM", "import time; time.sleep(60)"
-        )
+        process = "speedrunner.workers.sandbox.child_process"
+        monkeypatch.setattr(f"{process}.START_PAUSES_S", (0.0, 0.0, None))
+        monkeypatch.setattr(f"{process}.START_LIMIT_S", 0.1 if "sleep" in program else 60.0)
+        monkeypatch.setattr(f"{process}.PROGRAM", program)
         with pytest.raises(SandboxError, match="did not start"):
             skills.run("harmless", {}, HANGS_S)
 
@@ -143,31 +133,30 @@ while BURNING:
 
 
 def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.LOAD_LIMIT_S", 0.3)
-    pool = ChildPool(Sandbox())
-    module = SkillModule(BURNS.replace("BURNING", "True"), ("harmless",), {"look": "Look."}, "seed")
-    with closing(Skills(pool, module, StillWorld())) as skills:
+    with loaded(pool, BURNS.replace("BURNING", "True")) as skills:
         assert skills._child is None
         ended = skills.run("harmless", {}, 0.2)
         assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
         assert skills._child is None
-    pool.close()
 
 
-def test_nothing_of_a_module_runs_before_a_skill_is_called() -> None:
-    source = BURNS.replace("BURNING", "False") + "import gc\n"
-    source += "wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')\n"
-    source += "wire.send(encode(['loaded']))\nwhile True: pass\n"
-    source = "from child.wire import encode\n" + source
-    pool = ChildPool(Sandbox())
-    with closing(
-        Skills(pool, SkillModule(source, ("harmless",), {"look": "Look."}, "s"), StillWorld())
-    ) as skills:
-        assert skills._child is not None  # it has lied, and burns on
+LIES = """
+import gc
+from child.wire import encode
+wire = next(thing for thing in gc.get_objects() if type(thing).__name__ == 'Wire')
+wire.send(encode(['loaded']))
+while True:
+    pass
+"""
+
+
+def test_nothing_of_a_module_runs_before_a_skill_is_called(pool: ChildPool) -> None:
+    with loaded(pool, LIES) as skills:
+        assert skills._child is not None  # it has reported too early that it is loaded, and continues
         deadline = time.monotonic() + HANGS_S
         while states(skills._child._process.pid) != {"T"}:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    pool.close()

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speedrunner.workers.sandbox.child.bounds import (
+from speedrunner.workers.sandbox.child.values import (
     MESSAGE_LIMIT,
     NESTING_LIMIT,
     TOKEN_LIMIT,
     VALUE_CHARS,
     VALUE_LIMIT,
     excess,
+    to_json,
 )
-from speedrunner.workers.sandbox.child.values import to_json
 
 VALUES = st.recursive(
     st.none()

@@ -1,6 +1,6 @@
-"""The filter of system calls, as a program of the kernel's packet filter (BPF). No process can remove it
-again.
+"""What a process gives up before it runs untrusted code: resources and system calls. It cannot undo that.
 
+The filter of system calls is a program of the kernel's packet filter (BPF).
 `system_calls.txt` lists the allowed calls on x86-64. Others are refused with EPERM; calls by another
 architecture's numbers end the process.
 """
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
+import signal
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 MACHINE, ARCHITECTURE = "x86_64", 0xC000003E
@@ -18,7 +21,7 @@ MACHINE, ARCHITECTURE = "x86_64", 0xC000003E
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # _REFUSE: with EPERM
-_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 22, 38, 2
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 1, 22, 38, 2
 
 _Instruction = tuple[int, int, int, int]
 """Code, instructions to skip if true and if false, value."""
@@ -35,6 +38,24 @@ class FilterRefused(Exception):
     """System calls cannot be filtered here, so untrusted code must not run."""
 
 
+def limit_resources(limits: Mapping[str, int]) -> None:
+    """Set resource limits, such as `{"NOFILE": 64}`, and drop the environment variables."""
+    os.environ.clear()
+    for name, value in limits.items():
+        number = getattr(resource, f"RLIMIT_{name}")
+        _, allowed = resource.getrlimit(number)
+        if allowed != resource.RLIM_INFINITY:
+            value = min(value, allowed)
+        resource.setrlimit(number, (value, value))
+
+
+def die_with(parent: int) -> None:
+    """Make the kernel end this process when its parent ends, in whatever way."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
 def allowed_calls() -> dict[str, SystemCall]:
     """Read `system_calls.txt`. Returns the calls by name."""
     # Without pathlib, which takes each child long to import.
@@ -43,11 +64,11 @@ def allowed_calls() -> dict[str, SystemCall]:
     return {name: SystemCall(int(number), condition) for name, number, condition, _ in rows}
 
 
-def install() -> None:
+def filter_system_calls() -> None:
     """Confine this process to the allowed calls, permanently. Raises `FilterRefused`."""
     if (machine := os.uname().machine) != MACHINE:
         raise FilterRefused(f"unsupported machine {machine}: only system calls of {MACHINE} are known")
-    code = ctypes.create_string_buffer(program(os.getpid()))
+    code = ctypes.create_string_buffer(filter_program(os.getpid()))
     instructions = ctypes.create_string_buffer(
         struct.pack("@HP", len(code) // struct.calcsize("=HBBI"), ctypes.addressof(code))
     )
@@ -60,7 +81,7 @@ def install() -> None:
         )
 
 
-def program(pid: int) -> bytes:
+def filter_program(pid: int) -> bytes:
     """Return the filter of a process."""
     instructions: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
