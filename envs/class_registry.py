@@ -8,12 +8,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Generic, TypeVar
 
-from speedrunner.plain.option_values import convert_value, format_value
+from speedrunner.plain.plain_records import convert_value, format_value, suggest
 
 T = TypeVar("T")
 Made = TypeVar("Made")
@@ -139,8 +138,7 @@ class Registry(Generic[T]):
         for option, value in given.items():
             if option not in options:
                 hint = f"; its options: {', '.join(options)}" if options else "; it has none"
-                if nearest := get_close_matches(option, options, n=1):
-                    hint = f" (did you mean {nearest[0]}?)"
+                hint = suggest(option, options) or hint
                 raise self.invalid(f"{whose} has no option {format_value(option)}{hint}")
             try:
                 checked[option] = convert_value(value, options[option].annotation)

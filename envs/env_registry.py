@@ -6,7 +6,7 @@ from typing import Any
 
 from envs.class_registry import Registry, parameters
 from envs.text_env import EnvironmentFault, InvalidOption, Split, TextEnv, UnknownEnvironment
-from speedrunner.plain.option_values import format_value
+from speedrunner.plain.plain_records import format_value
 
 ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",

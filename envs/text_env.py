@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from speedrunner.plain.option_values import convert_value, format_value
+from speedrunner.plain.plain_records import convert_value, format_value
 
 
 class EnvironmentFault(Exception):

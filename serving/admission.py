@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 from serving.engine.ideal_cache import IdealCache
 
 ROOM_TO_GROW = 0.1

@@ -20,18 +20,17 @@ from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu, GpuReport, read_gpus
 from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
-from serving.engine.server_log import list_phases
+from serving.engine.start_phases import list_phases
 from serving.engine.watchdog import patience_for, watch
 from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import divide_gpus, require_gpus
 from serving.hub import found, require_hub
-from serving.meter import LedgerRow, Meter, Spending
+from serving.meter import LedgerRow, Meter, Reconciliation, Spending, TokenSums
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.new_model_config import check_files
 from serving.options import ServiceOptions, running_endpoint
-from serving.reconciliation import Reconciliation, TokenSums
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices

@@ -12,13 +12,11 @@ from serving.admission import Replica
 from serving.apis.chat_completions import ChatConversation
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
-from serving.engine.client import Engine
-from serving.engine.prompt import Prompt
+from serving.engine.client import Engine, Prompt
 from serving.errors import ServingError
 from serving.model_config import ModelConfig, Roles
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript, common_prefix
 
@@ -51,7 +49,6 @@ class Model:
         self.note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
         self._warm: dict[tuple[int, ...], asyncio.Task[int]] = {}
         """Prefixes that were sent alone, or are being sent."""
-        self._tool_check: ToolCheck | None = None
         self._format = None
         if model_config.api == "completions":
             assert model_config.tool_format is not None
@@ -156,10 +153,8 @@ class Model:
         """
         if self._format is None or self.tokenizer is None:
             return
-        if self._tool_check is None:
-            string_tokens = self.model_config.role("actor").string_tokens
-            self._tool_check = ToolCheck(self.tokenizer, self._format, string_tokens)
-        self._tool_check.check(tool)
+        string_tokens = self.model_config.role("actor").string_tokens
+        self._format.check_decoding(tool, string_tokens, self.tokenizer.grammar_compiler)
 
     def with_roles(self, roles: Roles) -> Model:
         """Return the same model and engine, with other sampling and budgets."""

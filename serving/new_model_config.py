@@ -20,7 +20,7 @@ from serving.model_config import ModelConfig, Role
 from serving.model_configs import CONVERT
 from serving.sizing import read_config
 from serving.tokens.formats import FORMATS
-from serving.tokens.formats.json_value import dumps
+from serving.tokens.grammar import dumps
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
@@ -143,14 +143,14 @@ def _find_tool_format(tokenizer: ChatTokenizer) -> str | None:
 def _find_difference(tokenizer: ChatTokenizer, name: str) -> str:
     """Return what the chat template writes otherwise than a tool format and its frame; empty for nothing."""
     form = FORMATS[name]
-    reply = dumps(REPLY) if form.FRAME.json_replies else REPLY
-    tail = form.FRAME.end_of_turn + reply.join(form.FRAME.tool_reply)
+    reply = dumps(REPLY) if form.frame.json_replies else REPLY
+    tail = form.frame.end_of_turn + reply.join(form.frame.tool_reply)
     try:
         text = tokenizer.template.render(CALLING, [LOOK.openai], False)
     except InvalidModelConfig as error:
         return str(error)
     with suppress(InvalidCall):
-        form.parse(text[text.rfind(form.BEGIN) :].removesuffix(tail), {LOOK.name: LOOK})
+        form.parse(text[text.rfind(form.begin) :].removesuffix(tail), {LOOK.name: LOOK})
         return ""
     return f"its chat template ends a call and its reply with {text[-len(tail) :]!r}, not as `{name}` does"
 

@@ -24,11 +24,10 @@ import yaml
 from rich.console import Console
 
 from serving.engine.client import Engine, RetryPolicy
-from serving.meter import LedgerRow, Meter
+from serving.meter import LedgerRow, Meter, Reconciliation
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.model_configs import CHECKOUT
-from serving.reconciliation import Reconciliation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.cli import output

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 
-from serving.engine.client import Engine
+from serving.engine.client import Engine, Prompt, run_together
 from serving.engine.endpoint import Endpoint
 from serving.engine.ideal_cache import IdealCache
 from serving.engine.metrics import read_metrics
-from serving.engine.prompt import Prompt
 from serving.meter import LedgerRow, Meter
 from serving.model_config import ModelConfig
-from serving.together import run_together
 
 
 async def shared_prompts(

@@ -214,10 +214,7 @@ def test_each_room_has_a_floor() -> None:
     [
         *(f"speedrunner/cli/scaffold/my_{kind}.py" for kind in ("env", "method")),
         *(f"speedrunner/methods/{name}.py" for name in ("react", "opo")),
-        *(
-            f"models/tiny/{name}.py"
-            for name in ("example_libraries", "teachers/bot", "teachers/scripted_inducer")
-        ),
+        *(f"models/tiny/teachers/{name}.py" for name in ("bot", "scripted_inducer")),
     ],
 )
 def test_what_people_begin_with_imports_only_from_the_public_places(file: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from serving.errors import InvalidCall
-from serving.tokens.frame import CHATML
+from serving.tokens.formats import CHATML
 from serving.tokens.tools import ToolCall, ToolSpec
 
 STRING = {"type": "string"}

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import msgspec
 
 from envs.babyai import TASKS, WORLD_SEEDS, BabyAI
-from models.tiny.example_libraries import WORDINGS, Skilled, draw_library
-from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
+from models.tiny.teachers.bot import WORDINGS, Goal, Seen, Skilled, SkillUse, Teacher, draw_library, goals
 from serving.model_config import Role, Roles
 from serving.model_configs import load_model_config
-from serving.tokens.formats.json_value import dumps
-from serving.tokens.frame import CHATML
+from serving.tokens.formats import CHATML
+from serving.tokens.grammar import dumps
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.transcript import Transcript
 from speedrunner.config.compose import compose

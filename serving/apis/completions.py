@@ -14,8 +14,7 @@ from serving.conversation import (
     sampling,
     status_of,
 )
-from serving.engine.client import Engine
-from serving.engine.prompt import Prompt
+from serving.engine.client import Engine, Prompt
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model_config import Role
 from serving.tokens.grammar import structural_tag

@@ -13,7 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 
 MOST_STATES = 1_000_000
 """Number of new states after which unused ones are forgotten; more for an engine with more blocks."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -13,13 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from serving.engine import guard, server_log
+from serving.engine import guard
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import cache_settings, private_folder
 from serving.engine.gpus import Gpu, device_settings
-from serving.engine.server_log import StartPhases
+from serving.engine.start_phases import StartPhases
 from serving.errors import ServerFailed
 from serving.hub import found
 from serving.model_config import ModelConfig
@@ -223,7 +225,7 @@ class VllmServer:
         # Otherwise each of its processes would compile thousands of modules again, at every start.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)
-        with server_log.open_for_appending(self.log) as log:
+        with _open_for_appending(self.log) as log:
             self._log_start = log.tell()
             self.folder.mkdir(mode=0o700)
             nice = [] if self.model_config.gpus else ["nice", "-n", str(COMPUTE_NICENESS)]
@@ -243,7 +245,7 @@ class VllmServer:
         while True:
             is_healthy = await self.endpoint.healthy()
             now = time.monotonic()
-            lines, read = server_log.new_lines(self.log, read)
+            lines, read = read_new_lines(self.log, read)
             phases.read(lines, now - begun)
             self.phases = phases.seconds(now - begun)
             if not self.alive:  # a healthy answer then came from another process
@@ -261,9 +263,74 @@ class VllmServer:
             await asyncio.sleep(0.2)
 
     def _report(self, what: str) -> str:
-        cause = " | ".join(server_log.telling_lines(self.log, self._log_start)) or "its log is empty"
+        cause = " | ".join(find_telling_lines(self.log, self._log_start)) or "its log is empty"
         return (
             f"the server of model {self.model_config.name!r} {what}: {cause}\n"
             f"  log: {self.log}\n"
             f"  command: {self.shell_line}"
         )
+
+
+_PREFIX = re.compile(
+    r"^(\([\w-]+( pid=\d+)?\)\s*)?"  # (EngineCore pid=123)
+    r"((DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+\d\d-\d\d \d\d:\d\d:\d\d\s+)?"
+    r"(\[[^\]]+:\d+\]\s?)?"  # [core.py:1415]
+)
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Failed)(:|$)")
+_OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction|[Oo]ut of memory|\bKilled\b")
+_CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
+_MOST, _LONGEST = 3, 500
+"""Maximum number of informative lines, and of characters in each."""
+
+_TAIL = 1_000_000
+"""Bytes at the end of a log that are searched for these lines."""
+
+
+def read_new_lines(log: Path, start: int) -> tuple[list[str], int]:
+    """Return the complete lines from byte `start` on, and the byte at which the next call starts.
+
+    Each state of a progress bar is a line. The lines have no prefixes and no colours, and none is empty.
+    """
+    text = _read(log, start)
+    end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+    return _clean_lines(text[:end]), start + end
+
+
+def find_telling_lines(log: Path, start: int = 0) -> list[str]:
+    """Return the lines that name the cause of a failure, first cause first: the ends of tracebacks and
+    similar lines. If there are none, return the last lines.
+
+    Args:
+        start: byte of the file at which to start.
+    """
+    lines = _clean_lines(_read(log, start, _TAIL))
+    found = [line for line in lines if _EXCEPTION.match(line) or _OTHER.search(line)]
+    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found or lines[-_MOST:]
+    return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
+
+
+def _open_for_appending(log: Path) -> BinaryIO:
+    """Open a log for appending; it and its folder are created for their owner alone. Raises `OSError`, also
+    for a link."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.fdopen(os.open(log, flags, 0o600), "ab")
+
+
+def _read(log: Path, start: int, most: int | None = None) -> bytes:
+    """Return the bytes from `start` on; at most the last `most` of them."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(start if most is None else max(start, size - most))
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _clean_lines(text: bytes) -> list[str]:
+    """Return the non-empty lines without prefixes and colours."""
+    lines = text.decode("utf-8", errors="replace").splitlines()
+    cleaned = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in lines)
+    return [line for line in cleaned if line]

@@ -11,14 +11,14 @@ from typing import TypeVar
 import msgspec
 
 from serving.deployment import Say
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
+from serving.engine.client import run_together
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.options import Check
 from serving.probes.tool_battery import LABELS, ProbeAnswer, ToolProbe, answer_probe, battery
-from serving.together import run_together
 from serving.tokens.tools import ToolSpec
 
 KINDS = ("quotes", "enum", "optional", "nested")

@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from serving.errors import InvalidModelConfig
-from serving.tokens.formats.json_value import dumps
-from serving.tokens.frame import Frame
+from serving.tokens.formats import Frame, ToolFormat
+from serving.tokens.grammar import dumps
 from serving.tokens.tools import ToolSpec
-
-if TYPE_CHECKING:
-    from serving.tokens.formats import ToolFormat
 
 Messages = list[dict[str, str]]
 
@@ -131,7 +128,7 @@ class ChatTemplate:
                 ends an answer.
         """
         end, before, after, controls = self._later_turn
-        own = tool_format.FRAME
+        own = tool_format.frame
         return Frame(
             end_of_turn=end,
             other_ends=own.other_ends,

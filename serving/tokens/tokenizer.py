@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,14 @@ class ChatTokenizer:
         self._encode_plain = lru_cache(maxsize=256)(
             lambda text: plain.encode(text, add_special_tokens=False).ids
         )
+
+    @cached_property
+    def grammar_compiler(self) -> Any:
+        """The compiler of the engine's own grammar library for this tokenizer."""
+        import xgrammar  # heavy
+
+        info = xgrammar.TokenizerInfo.from_huggingface(self.huggingface)
+        return xgrammar.GrammarCompiler(info, max_threads=1)
 
     def first_prompt(
         self, messages: list[dict[str, str]], tools: list[ToolSpec], **template_options: Any

@@ -16,8 +16,7 @@ import msgspec
 from serving.errors import InvalidCall, TruncatedCall
 from serving.model_config import ModelConfig
 from serving.tokens.formats import FORMATS
-from serving.tokens.formats.json_value import dumps
-from serving.tokens.grammar import Part, free_text, one_of, sequence, thinking
+from serving.tokens.grammar import Part, dumps, free_text, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 
@@ -68,7 +67,7 @@ class Transcript:
         self._tools = {tool.name: tool for tool in tools}
         template = tokenizer.template
         tools_in_system = model_config.tools_in == "system" or not template.writes_tools
-        self._frame = template.frame(tool_format) if tools_in_system else tool_format.FRAME
+        self._frame = template.frame(tool_format) if tools_in_system else tool_format.frame
         self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
         self._stops = {self._end_of_turn, *tokenizer.control_ids([template.eos])}
         self.other_ends = tokenizer.control_ids(self._frame.other_ends) - self._stops
@@ -82,7 +81,7 @@ class Transcript:
         messages = template.first_messages(
             messages,
             tools if tools_in_system else [],
-            tool_format.FORM,
+            tool_format.form,
             thinking_tokens if self._reasons_in_text else 0,
         )
         shown = [] if tools_in_system else tools
@@ -94,7 +93,7 @@ class Transcript:
             region = thinking(thinking_tokens, self._begin, _THINK_END, self._frame.controls, self._closing)
             call = sequence(region, call)
         elif self._reasons_in_text:
-            call = sequence(free_text(thinking_tokens, (*self._frame.controls, tool_format.BEGIN)), call)
+            call = sequence(free_text(thinking_tokens, (*self._frame.controls, tool_format.begin)), call)
         self.grammar: Part = call
 
     @property
@@ -148,7 +147,7 @@ class Transcript:
         whether its budget ended it."""
         text = self._tokenizer.decode(ids)
         if self._reasons_in_text:
-            reasoning, begin, rest = text.partition(self._format.BEGIN)
+            reasoning, begin, rest = text.partition(self._format.begin)
             tokens = self._find_covering_ids(ids, reasoning)
             return reasoning, begin + rest, tokens, bool(begin) and tokens >= self._budget
         if not self._thinks:

@@ -40,7 +40,7 @@ def with_tools(turn: Turn, role: str, policy: int, run: RunData) -> Turn:
     process = run.processes[-1]
     model_config = process.actor if role == "actor" else process.inducer
     name = model_config.tool_format if model_config.tools_in == "system" else None
-    form = FORMATS[name].FORM if name else ""
+    form = FORMATS[name].form if name else ""
     sections = system_sections(lists[0] if name else [], form, model_config.text_reasoning(role))
     if not name:
         shown = [msgspec.json.encode(tool.openai).decode() for tool in lists[0]]

@@ -12,9 +12,9 @@ import msgspec
 from serving.admission import Replica
 from serving.apis.completions import TokenConversation
 from serving.deployment import Deployment
-from serving.engine.http import HttpClient, HttpError
+from serving.engine.client import run_together
+from serving.engine.endpoint import HttpClient, HttpError
 from serving.errors import RequestFailed
-from serving.together import run_together
 from speedrunner.store.records import Turn
 
 Played = tuple[Sequence[Turn], TokenConversation]

@@ -12,13 +12,13 @@ import secrets
 import msgspec
 
 from serving.deployment import Deployment
+from serving.engine.client import run_together
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
 from serving.model import Messages, Model
 from serving.model_config import ModelConfig
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
-from serving.together import run_together
 from speedrunner.bench.engine import (
     CACHE_TARGETS,
     cache_of,

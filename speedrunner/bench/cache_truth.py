@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from serving.apis.completions import TokenConversation
-from serving.engine.prompt import Prompt
+from serving.engine.client import Prompt, run_together
 from serving.errors import ContextOverflow, RequestRefused
 from serving.model import Model
-from serving.together import run_together
 from serving.tokens.grammar import constant, structural_tag
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.engine import completions_api, open_engine

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from serving.deployment import Deployment, deploy, server_log
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from speedrunner.config.compose import compose

@@ -21,9 +21,9 @@ import msgspec
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.deployment import Deployment
-from serving.engine.answers import TokenCompletion
 from serving.engine.client import EngineResponse
-from serving.engine.http import HttpClient
+from serving.engine.endpoint import HttpClient
+from serving.engine.one_try import TokenCompletion
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.options import REQUEST_TIMEOUT_S

@@ -23,13 +23,12 @@ import msgspec
 
 from serving.conversation import sampling
 from serving.deployment import Deployment
+from serving.engine.client import Prompt, run_together
 from serving.engine.gpus import read_gpus
 from serving.engine.load import Nvml, cpu_seconds, server_gpus, server_processes, strangers
 from serving.engine.metrics import Metrics, read_metrics
-from serving.engine.prompt import Prompt
 from serving.errors import ServerFailed
 from serving.model import Model
-from serving.together import run_together
 from serving.usage import Counters, Usage
 from speedrunner.bench.engine import cache_of
 from speedrunner.config.schema import InvalidConfig

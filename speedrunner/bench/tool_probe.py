@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from serving.engine.client import run_together
 from serving.meter import Spending
 from serving.model import Model
 from serving.model_config import ModelConfig, Role
 from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, battery
-from serving.together import run_together
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
 from speedrunner.config.schema import Config

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from serving.reconciliation import Reconciliation
+from serving.meter import Reconciliation
 from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.schema import Config
 from speedrunner.plain.console import align_columns

@@ -1,9 +1,14 @@
-"""Records created from plain data, as in YAML and on command lines. Each error in the data is one line."""
+"""Records, options and arguments created from plain data, as in YAML, on command lines and in calls.
+
+Their types are described in one way. Each error in the data is one line.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -116,7 +121,7 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        yield f"{place} must be {_describe(kind)} (got {as_written(value)})"
+        yield f"{place} must be {describe_type(kind)} (got {as_written(value)})"
     else:
         if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound accepts it
             yield f"{place} must be finite (got {as_written(value)})"
@@ -125,13 +130,16 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
 NOUNS = {int: "an integer", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
 """Types of values in the words of people who write YAML."""
 
+PYTHON_NOUNS = {int: "int", float: "float", str: "str", bool: "bool", NoneType: "None"}
+"""The same types in the words of people and models who write Python."""
 
-def _describe(kind: Any) -> str:
+
+def describe_type(kind: Any, nouns: Mapping[type, str] = NOUNS) -> str:
     """Return what a type accepts: `an integer, at least 1`, `slow or fast`, `a list or null`."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        words = [_describe(each) for each in inner]
-        separator = ", or " if any("," in each for each in words) else " or "
+        words = [describe_type(option, nouns) for option in inner]
+        separator = ", or " if any("," in option for option in words) else " or "
         return separator.join(words)
     if origin is Literal:
         return " or ".join(map(str, inner))
@@ -139,15 +147,41 @@ def _describe(kind: Any) -> str:
         base, meta = inner
         if meta.description is not None:
             return str(meta.description)
-        limits = list(_bounds(meta))
-        return ", ".join([NOUNS[base], *limits]) if limits else f"non-empty {NOUNS[base]}"
-    return "a list" if origin is list else NOUNS.get(kind, "a mapping")
+        bounds = {"at least": meta.ge, "more than": meta.gt, "at most": meta.le}
+        limits = [f"{words} {bound}" for words, bound in bounds.items() if bound is not None]
+        return ", ".join([nouns[base], *limits]) if limits else f"non-empty {nouns[base]}"
+    if origin is list:
+        return "a list"
+    if origin is dict or _is_record(kind):
+        return "a mapping"
+    return nouns.get(kind) or inspect.formatannotation(kind)
 
 
-def _bounds(meta: msgspec.Meta) -> Iterator[str]:
-    """Yield the bounds of a number in words."""
-    bounds = {"at least": meta.ge, "more than": meta.gt, "at most": meta.le}
-    yield from (f"{words} {bound}" for words, bound in bounds.items() if bound is not None)
+def convert_value(value: object, annotation: Any) -> Any:
+    """Return the value of an option or argument as its annotation's type (an int is accepted for a float).
+
+    Args:
+        annotation: int, float, bool, str, a `Literal`, a container or a union of these.
+
+    Raises:
+        ValueError: it is of another type; the text continues a sentence that starts with the value's name.
+    """
+    if annotation is inspect.Parameter.empty:
+        return value
+    try:
+        return msgspec.convert(value, annotation)
+    except msgspec.ValidationError:
+        allowed = describe_type(annotation, PYTHON_NOUNS)
+        raise ValueError(f"must be {allowed}, not {format_value(value)}") from None
+
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = 80
+
+
+def format_value(value: object) -> str:
+    """Return a value as Python writes it; a long one is shortened."""
+    return _SHOWN.repr(value)
 
 
 def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

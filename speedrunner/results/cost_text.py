@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from serving.reconciliation import Reconciliation
+from serving.meter import Reconciliation
 from serving.usage import Counters
 from speedrunner.plain.console import align_columns
 from speedrunner.results.ledger import Classes, RunCosts, Spend

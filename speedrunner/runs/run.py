@@ -12,11 +12,10 @@ import msgspec
 from rich.console import Console
 
 from serving.deployment import Deployment, deploy, server_gpus
-from serving.meter import LedgerRow, Spending
+from serving.meter import LedgerRow, Reconciliation, Spending
 from serving.model import Model
 from serving.options import check_keys, running_endpoint
 from serving.probes.start_check import StartCheck
-from serving.reconciliation import Reconciliation
 from serving.sizing import size_model
 from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor

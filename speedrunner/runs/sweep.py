@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from serving.errors import ServerDied, ServingError
-from serving.reconciliation import Reconciliation
+from serving.meter import Reconciliation
 from speedrunner.config.grid import AT_ONCE
 from speedrunner.plain.console import visible
 from speedrunner.runs.progress import Progress, SweepProgress

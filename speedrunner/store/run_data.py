@@ -13,11 +13,11 @@ import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 
-from serving.meter import LedgerRow
+from serving.meter import LedgerRow, Reconciliation
 from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.plain.plain_yaml import NotPlain, read_yaml
@@ -34,9 +34,6 @@ from speedrunner.store.records import (
     Trajectory,
 )
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
-
-if TYPE_CHECKING:
-    from serving.reconciliation import Reconciliation
 
 RETIRED: dict[str, dict[str, tuple[object, ...]]] = {
     "library": {"remove": ([],)},
@@ -237,8 +234,6 @@ class RunData:
         """Return the ledger compared with the engine's counters, one record per process and engine that it
         stopped. A killed process leaves none.
         """
-        from serving.reconciliation import Reconciliation  # a late import: the module imports an HTTP client
-
         return json_lines.read_records(self.files.reconciliations, Reconciliation)
 
     @property

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from serving.meter import LedgerRow
+from serving.meter import LedgerRow, Reconciliation
 from serving.tokens.tools import ToolSpec
 from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.carried import CARRIED, copy_history
@@ -31,9 +31,6 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.run_lock import RunLock
 from speedrunner.store.sleep_journal import SleepJournal, SleepStep
 from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
-
-if TYPE_CHECKING:
-    from serving.reconciliation import Reconciliation
 
 
 class RunDirectory:

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from serving.apis.completions import TokenConversation
+from serving.engine.client import Prompt
 from serving.engine.metrics import read_counters
-from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow
 from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer

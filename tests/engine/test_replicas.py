@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from serving.deployment import ServiceOptions, deploy
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 from serving.engine.metrics import read_metrics
 from serving.model_config import ModelConfig
 from serving.model_configs import adapt

@@ -13,13 +13,11 @@ from typing import Any
 import msgspec
 
 from serving.apis.completions import TokenConversation
-from serving.engine.client import Engine
-from serving.engine.prompt import Prompt
+from serving.engine.client import Engine, Prompt, run_together
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
 from serving.model_config import Roles
 from serving.probes.tool_battery import SYSTEM, battery
-from serving.together import run_together
 
 CALM = {"answered": 10, "long": 4, "too long": 1, "cut": 1, "refused": 1}
 """What is to happen to the first half of the requests, and how often: the engine finishes or refuses each."""

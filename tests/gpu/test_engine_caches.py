@@ -9,7 +9,7 @@ from functools import cache
 import msgspec
 import pytest
 
-from serving.engine.cache_config import blocks_of
+from serving.engine.capacity import blocks_of
 from serving.errors import InvalidModelConfig
 from serving.model_configs import CHECKOUT, list_model_configs, load_model_config
 from serving.sizing import cache_on, fit

@@ -138,7 +138,7 @@ def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str)
     assert type(config).__name__ == config_class
     tokenizer = ChatTokenizer(folder)
     assert len(tokenizer.huggingface) == config.vocab_size
-    frame = FORMATS[str(model_config.tool_format)].FRAME
+    frame = FORMATS[str(model_config.tool_format)].frame
     assert tokenizer.control_id(frame.end_of_turn) == config.eos_token_id
     ends = tokenizer.control_ids((frame.end_of_turn, *frame.other_ends))
     assert len(ends) == 1 + len(frame.other_ends)

@@ -36,7 +36,7 @@ class Served:
         """Answers within grammars, in the model's tokens."""
         from tests.grammar_walks import Walks  # which imports torch
 
-        return Walks(self.folder, self.format.FRAME.end_of_turn)
+        return Walks(self.folder, self.format.frame.end_of_turn)
 
     @cached_property
     def tokenizer(self) -> ChatTokenizer:
@@ -55,7 +55,7 @@ class Served:
         message = {"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
         text = str(self.template.apply_chat_template([message], tokenize=False))
         begin = '{"name"' if self.name == "llama3_json" else "<tool_call>"
-        return text[text.index(begin) :].rstrip("\n").removesuffix(self.format.FRAME.end_of_turn)
+        return text[text.index(begin) :].rstrip("\n").removesuffix(self.format.frame.end_of_turn)
 
     def read(self, ids: list[int]) -> str:
         """An answer as a conversation reads it.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.admission import Replica, Slot, replicas_of
-from serving.engine.cache_config import HYBRID_EXTRA_BLOCKS, CacheConfig
+from serving.engine.capacity import HYBRID_EXTRA_BLOCKS, CacheConfig
 from tests.processes import HANGS_S
 
 

@@ -1,6 +1,9 @@
 """The actor's teacher on BabyAI. It decides thoughts and calls only from texts that the actor reads.
 
 It takes the shortest path to a thing in view and searches for a thing that is not. `player` makes errors.
+
+Its skill libraries have varied names and wordings and known uses. The skills' bodies never run. The actor
+sees only a skill's tool and its reply, so the teacher plays the skill's actions (`actor_examples.episodes`).
 """
 
 from __future__ import annotations
@@ -10,8 +13,13 @@ import re
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from speedrunner.methods import ToolCall, ToolSpec
+import yaml
+
+from envs import TextEnv
+from speedrunner.methods import ActorSpec, Library, Policy, Skill, ToolCall, ToolSpec
 
 THING = r"(\w+ (?:key|ball|box))"
 LOOKS, WALKS = 3, 2
@@ -217,3 +225,50 @@ def player(task: str, tools: Collection[str], rng: random.Random, ability: float
             }
             call = ToolCall(call.name, {name: wrong[name] for name in call.arguments})
         told = yield thought, call
+
+
+WORDINGS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("wordings.yaml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Skilled:
+    """An actor's specification with skills, and the uses of these skills, best first."""
+
+    spec: ActorSpec
+    uses: tuple[SkillUse, ...]
+
+
+def draw_library(rng: random.Random, env: TextEnv) -> Skilled:
+    """Draw a library: a mix of useful skills, sometimes with one useless skill."""
+    kinds = [*rng.choice(WORDINGS["mixes"])]
+    if not kinds or rng.random() < 0.25:
+        kinds.append("useless")
+    written = {kind: _function(rng, kind) for kind in kinds}
+    names = [name for name, _ in written.values()]
+    if len({*names}) < len(names):
+        return draw_library(rng, env)
+    shown = rng.sample(sorted(written), len(written))  # prompts list skills in the order of their last edits
+    skills = tuple(
+        Skill(name=written[kind][0], public=True, created=1, edited=place + 1)
+        for place, kind in enumerate(shown)
+    )
+    module = "\n\n\n".join(source for _, source in written.values()) + "\n"
+    library = Library(env.primitives).of(Policy(version=1, module=module, skills=skills))
+    tools = {tool.name: tool for tool in library.tools()}
+    uses = (
+        SkillUse(tools[written[kind][0]], verb="" if kind in ("whole", "both") else kind)
+        for kind in ("whole", "both", "pick up", "go to")
+        if kind in written
+    )
+    return Skilled(ActorSpec(library), tuple(uses))
+
+
+def _function(rng: random.Random, kind: str) -> tuple[str, str]:
+    """Draw a skill's name and source."""
+    words = WORDINGS[kind]
+    name = "_".join(rng.choice(part) for part in words["names"])
+    parameters = rng.choice(words["parameters"]).split()
+    pieces = [rng.choice(part) for part in words["docs"]]
+    doc = f"{pieces[0]} {''.join(pieces[1:])}".replace("  ", " ")
+    signature = ", ".join(f"{each}: str" for each in parameters)
+    return name, f'def {name}({signature}) -> str:\n    """{doc}"""\n    return go_forward()'

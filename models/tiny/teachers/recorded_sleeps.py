@@ -16,9 +16,8 @@ import msgspec
 from envs import Split
 from envs.babyai import TASKS
 from models.tiny.actor_examples import WORLDS
-from models.tiny.teachers import taught_programs
 from models.tiny.teachers.bot import Work, player
-from models.tiny.teachers.scripted_inducer import session
+from models.tiny.teachers.scripted_inducer import draw_parts, make_policy, session
 from serving import Usage
 from serving.conversation import Completion, Conversation
 from serving.model import Messages
@@ -63,7 +62,7 @@ class Plan:
         rng = random.Random(seed)
         batch = 10 if rng.random() < 0.6 else rng.randint(2, 9)
         ability = rng.uniform(0.25, 0.85)
-        parts = frozenset(taught_programs.draw_parts(rng)) if rng.random() < 0.5 else None
+        parts = frozenset(draw_parts(rng)) if rng.random() < 0.5 else None
         return cls(seed, batch, ability, parts, interpreter=rng.random() >= 0.1)
 
     @property
@@ -137,7 +136,7 @@ async def play(plan: Plan, folder: Path) -> RunData:
     }
     setup = set_up(compose(["env=babyai", *(f"{key}={value}" for key, value in settings.items())]))
     setup = replace(setup, split=Split(train=plan.worlds, test=setup.split.test))
-    policy = None if plan.parts is None else taught_programs.policy(plan.parts)
+    policy = None if plan.parts is None else make_policy(plan.parts)
     return await play_with(_Programs(plan), setup, policy)
 
 

@@ -2,6 +2,9 @@
 
 It decides from the library in its prompt and from its code's reports. Its thoughts repeat the facts that
 led to a decision. Random draws choose the wordings and whether an edit first contains a mistake.
+
+Some helpers that it writes have a first and a better version. The sources are in `texts/`. They have no
+double quotes or backslashes, so a line is the same in a prompt and in the JSON of a call.
 """
 
 from __future__ import annotations
@@ -9,12 +12,67 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
-from models.tiny.example_libraries import WORDINGS
-from models.tiny.teachers.bot import Work
-from models.tiny.teachers.taught_programs import BOTH, CHECK, LOOK, ORDER, PARTS, SOURCES, has
-from speedrunner.methods import ToolCall
+from envs import make
+from models.tiny.teachers.bot import WORDINGS, Work
+from speedrunner.methods import Library, Policy, ToolCall
+
+
+def _text(name: str) -> str:
+    return (Path(__file__).parent / "texts" / f"{name}.py.txt").read_text(encoding="utf-8").strip()
+
+
+LOOK, ORDER = _text("look"), _text("order")
+
+SOURCES = {part: _text(part) for part in ("first", "whole", "route", "search")}
+"""Skills by part; `first` is what a library begins with."""
+
+CHECK = "    if len(parts) != 2:"
+"""The line of `_parse` that refuses a mission. Mission wordings are parsed before it."""
+
+BOTH = f"""    if ' after you ' in mission:
+        parts = mission.split(' after you ')[::-1]
+{CHECK}"""
+"""`CHECK` with support for the other wording before it."""
+
+LINES = sorted({line for text in (*SOURCES.values(), BOTH, LOOK, ORDER) for line in text.split("\n") if line})
+"""All lines of these programs."""
+
+PARTS = ("whole", "parse", "route", "search")
+"""Parts that the first routines lack, in the order in which they are written. `parse` needs `whole`."""
+
+SIGNS = {
+    "whole": "def solve_mission(",
+    "parse": " after you ",
+    "route": "from collections import deque",
+    "search": "from other places too",
+}
+"""Text that shows that a library's source has a part."""
+
+
+def find_parts(source: str) -> set[str]:
+    """Return the parts that a library's source has."""
+    return {part for part, sign in SIGNS.items() if sign in source}
+
+
+def make_policy(parts: Collection[str]) -> Policy:
+    """Return a library with the first routines and `parts`, as if from another run's first sleep."""
+    library = Library(make("babyai").primitives)
+    for part, source in SOURCES.items():
+        if part == "first" or part in parts:
+            library = library.write(source, sleep=1)
+    if "parse" in parts:
+        library = library.edit("_parse", CHECK, BOTH, sleep=1)
+    return library.policy(Policy(version=0))
+
+
+def draw_parts(rng: random.Random) -> set[str]:
+    """Draw the parts that a run starts with: none, some or all."""
+    parts = {part for part in PARTS if rng.random() < 0.5}
+    return parts if "whole" in parts else parts - {"parse"}
+
 
 AT_ONCE = 2
 """Maximum number of parts that one sleep adds."""
@@ -47,7 +105,7 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
         rng: draws wordings and mistakes.
     """
     source = prompt.partition("```python\n")[2].partition("\n```")[0]
-    lacking = [part for part in PARTS if part not in has(source)] if source else ["first"]
+    lacking = [part for part in PARTS if part not in find_parts(source)] if source else ["first"]
     names = ", ".join(NAMES[part] for part in lacking) or "nothing"
     thought = f"The library lacks {names}." if source else "The library is empty."
     both = False

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import astuple
 
-from serving.reconciliation import Reconciliation
+from serving.meter import Reconciliation
 from serving.usage import Counters, Usage
 from speedrunner.plain.findings import Finding
 from speedrunner.runs.verification.differences import Differences, contrast, turn_of

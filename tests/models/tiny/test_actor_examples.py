@@ -9,9 +9,8 @@ import pytest
 
 from envs import Opening, Task
 from envs.babyai import WORLD_SEEDS, BabyAI
-from models.tiny import training_corpus, vocabulary
-from models.tiny.actor_examples import Example, Written, episodes, snapshots
-from models.tiny.example_libraries import draw_library
+from models.tiny import training_corpus
+from models.tiny.actor_examples import Example, Written, draw_library, episodes, snapshots
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER
@@ -23,7 +22,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
     """Of few words, and no phrases but those of calls."""
     folder = tmp_path_factory.mktemp("tokenizer")
     template = training_corpus.TEMPLATE
-    made = vocabulary.build_tokenizer(
+    made = training_corpus.build_tokenizer(
         ["Your task: pick up "], ["the words"], template, words=300, context=4096
     )
     made.save_pretrained(folder)
@@ -103,4 +102,4 @@ def test_any_text_comes_back(tokenizer: ChatTokenizer, text: str) -> None:
 
 def test_phrases_stand_between_what_varies() -> None:
     texts = ["You carry the red ball now\nx", "You carry the blue box now\ny"]
-    assert vocabulary.phrases(texts, 2) == ["You carry "]
+    assert training_corpus.phrases(texts, 2) == ["You carry "]

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from models.tiny import learning, train, training_corpus
+from models.tiny import train, training_corpus
 from models.tiny.actor_examples import Example, snapshots
-from models.tiny.learning import Recipe, Stage, batches, new_model
+from models.tiny.train import Recipe, Stage, batches, new_model
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
@@ -60,9 +60,9 @@ def test_the_training_learns(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(learning, "REPORTED_EVERY", 5)
+    monkeypatch.setattr(train, "REPORTED_EVERY", 5)
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    model = learning.train(SMALL, tokenizer, sources)
+    model = train.train(SMALL, tokenizer, sources)
     lines = capsys.readouterr().out.splitlines()
     first, *_, last = (float(line.partition("loss ")[2]) for line in lines)
     assert lines[-1].startswith(f"stage {len(STAGES)}: 100%")

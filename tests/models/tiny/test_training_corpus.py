@@ -11,8 +11,7 @@ from envs.babyai import BabyAI
 from models.tiny import training_corpus
 from models.tiny.teachers import recorded_sleeps
 from models.tiny.teachers.recorded_sleeps import SLEEPS, Plan
-from models.tiny.training_corpus import sessions
-from models.tiny.vocabulary import Vocabulary
+from models.tiny.training_corpus import Vocabulary, sessions
 from serving.conversation import Conversation
 from serving.model import Messages
 from serving.tokens.tokenizer import ChatTokenizer

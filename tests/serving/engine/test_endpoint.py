@@ -1,15 +1,16 @@
-"""Addresses of servers, as people write them."""
+"""Addresses of servers as people write them, and requests to real servers on loopback."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from serving.engine.endpoint import Endpoint, attach
+from serving.engine.endpoint import Endpoint, HttpClient, HttpError, NotSendable, attach
 from serving.errors import ServerFailed
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
@@ -92,3 +93,120 @@ async def test_a_server_that_has_ended_is_told_from_one_that_is_too_busy_to_answ
     async with await asyncio.start_unix_server(hold, tmp_path / "busy"):
         assert await Endpoint.on_socket(tmp_path / "busy").health(0.01) is None
     assert await Endpoint.on_socket(tmp_path / "busy").health(HANGS_S) == 0
+
+
+Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def echoing_server(folder: Path, answer: Answer) -> AsyncIterator[list[int]]:
+    """A server on the socket `s` in a folder; gives the numbers of the connections that requests came on."""
+    used: list[int] = []
+    numbers = iter(range(100))
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = next(numbers)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                used.append(number)
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+                await answer(head + await reader.readexactly(length), writer)
+        except asyncio.IncompleteReadError:
+            used.append(-1)  # the client is gone
+        finally:
+            writer.close()
+
+    async with await asyncio.start_unix_server(connected, folder / "s", limit=2**24):
+        yield used
+
+
+def client_of(folder: Path, timeout_s: float = 60.0, api_key: str | None = None) -> HttpClient:
+    return HttpClient("http://localhost", folder / "s", api_key, timeout_s)
+
+
+def response(content: bytes, status: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\n{more}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+async def echo(request: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(response(request.partition(b"\r\n\r\n")[2]))
+
+
+async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(tmp_path: Path) -> None:
+    content = b"0123456789" * 300_000
+    async with echoing_server(tmp_path, echo) as used, client_of(tmp_path) as client:
+        for _ in range(3):
+            reply = await client.post("/v1/completions", content)
+            assert (reply.status, reply.reason, reply.content) == (200, "OK", content)
+        assert used == [0, 0, 0]
+
+
+async def test_an_answer_that_comes_late_a_second_time_is_no_answer_to_the_next_request(
+    tmp_path: Path,
+) -> None:
+    again = asyncio.Event()
+
+    async def twice(request: bytes, writer: asyncio.StreamWriter) -> None:
+        content = response(request.partition(b"\r\n\r\n")[2])
+        writer.write(content)
+        if not again.is_set():
+            await again.wait()
+            writer.write(content)
+            await writer.drain()
+            sent.set()
+
+    sent = asyncio.Event()
+    async with echoing_server(tmp_path, twice) as used, client_of(tmp_path) as client:
+        assert (await client.post("/", b"first")).content == b"first"
+        again.set()
+        await sent.wait()
+        for _ in range(10):  # the client reads it
+            await asyncio.sleep(0)
+        with pytest.raises(HttpError, match="more than one answer"):
+            await client.post("/", b"second")
+        assert (await client.post("/", b"third")).content == b"third"
+        assert used.count(0) == 1
+
+
+async def test_the_key_is_sent_and_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    async def redirect(request: bytes, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        writer.write(response(b"", "307 Temporary Redirect", "Location: /elsewhere\r\n"))
+
+    async with echoing_server(tmp_path, redirect), client_of(tmp_path, api_key="sesame") as client:
+        reply = await client.get("/here")
+    assert (reply.status, reply.headers["LOCATION"]) == (307, "/elsewhere")
+    (request,) = seen
+    assert request.startswith(b"GET /here HTTP/1.1")
+    assert b"Authorization: Bearer sesame" in request
+
+
+async def test_a_cancelled_request_closes_its_connection(tmp_path: Path) -> None:
+    """At which vLLM aborts it."""
+    gone = asyncio.Event()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        sent.set()
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    sent = asyncio.Event()
+    async with await asyncio.start_unix_server(connected, tmp_path / "s"), client_of(tmp_path) as client:
+        request = asyncio.create_task(client.get("/"))
+        await sent.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        await gone.wait()
+
+
+async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> None:
+    async with echoing_server(tmp_path, echo) as used, client_of(tmp_path, api_key="sesa\nme") as client:
+        with pytest.raises(NotSendable) as caught:
+            await client.get("/")
+        assert "sesa" not in str(caught.value)
+        assert used in ([], [-1])

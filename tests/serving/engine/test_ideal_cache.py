@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 from serving.engine.ideal_cache import Chain, IdealCache, Lookup
 
 ATTENTION = CacheConfig(block_size=4, num_gpu_blocks=100, enable_prefix_caching=True, match_unit=4)

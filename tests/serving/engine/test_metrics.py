@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 from serving.engine.metrics import Metrics
 from serving.errors import ServerFailed
 from serving.usage import Counters

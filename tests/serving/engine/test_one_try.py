@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.engine.answers import ChatCompletion, TokenCompletion
-from serving.engine.http import HttpResponse
-from serving.engine.one_try import TryFailed, try_once
+from serving.engine.endpoint import HttpResponse
+from serving.engine.one_try import ChatCompletion, TokenCompletion, TryFailed, try_once
 from serving.errors import ContextOverflow
 from serving.usage import Usage
 

@@ -16,9 +16,8 @@ import msgspec
 import psutil
 import pytest
 
-from serving.engine import server_log
 from serving.engine.endpoint import attach
-from serving.engine.server import COMPUTE_NICENESS, VllmServer
+from serving.engine.server import COMPUTE_NICENESS, VllmServer, find_telling_lines, read_new_lines
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
@@ -310,17 +309,17 @@ def test_when_the_owner_ends_by_a_signal_everything_goes(
 def test_the_lines_that_tell(tmp_path: Path, log: str, told: list[str]) -> None:
     file = tmp_path / "log"
     file.write_text(log, encoding="latin-1")
-    assert server_log.telling_lines(file) == told
+    assert find_telling_lines(file) == told
 
 
 def test_new_lines_are_read_once_and_whole(tmp_path: Path) -> None:
     file = tmp_path / "log"
-    assert server_log.new_lines(file, 0) == ([], 0)
+    assert read_new_lines(file, 0) == ([], 0)
     file.write_bytes(b"(EngineCore pid=1) INFO 01-01 00:00:00 [a.py:1] one\n\nshards:  0%\rshards: 50%")
-    lines, end = server_log.new_lines(file, 0)
+    lines, end = read_new_lines(file, 0)
     assert lines == ["one", "shards:  0%"]
     with file.open("ab") as log:
         log.write(b"\rshards: 100%\n")
-    lines, end = server_log.new_lines(file, end)
+    lines, end = read_new_lines(file, end)
     assert lines == ["shards: 50%", "shards: 100%"]
-    assert server_log.new_lines(file, end) == ([], end)
+    assert read_new_lines(file, end) == ([], end)

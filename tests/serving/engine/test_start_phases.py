@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.engine.server_log import IMPORTING, StartPhases
+from serving.engine.start_phases import IMPORTING, StartPhases
 from tests.golden_tables import Golden, table
 
 GPU_START = {

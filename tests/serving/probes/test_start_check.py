@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from serving.deployment import ServiceOptions, deploy
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model import Model

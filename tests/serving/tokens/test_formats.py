@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import TypedDict
 
-from serving.tokens.formats.json_value import LIST_ITEMS
+from serving.errors import InvalidTool
+from serving.tokens.formats import XmlFormat
+from serving.tokens.grammar import LIST_ITEMS, Part, regex
+from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from tests.grammar_walks import avoids, stretches
 from tests.serving.conftest import Served
@@ -67,7 +72,7 @@ def test_a_model_without_thinking_reasons_in_plain_text_up_to_its_budget(served:
         read = talk.answer(ids)
         talk.tell("A wall.")
         assert read.call is not None
-        assert read.text.startswith(served.format.BEGIN)
+        assert read.text.startswith(served.format.begin)
         assert talk.written(read.reasoning, read.text) == served.tokenizer.decode(ids[:-1])
         reasoning = served.tokenizer.decode(ids[: read.reasoning_tokens])
         assert reasoning.startswith(read.reasoning)
@@ -77,7 +82,7 @@ def test_a_model_without_thinking_reasons_in_plain_text_up_to_its_budget(served:
     call = served.rendered("say", {"text": "a"})
     allowed = [call, f"I walk.\n{call}"]
     assert all(served.walks.accepts(talk.grammar, text) for text in allowed)
-    assert not served.walks.accepts(talk.grammar, f"{served.format.BEGIN} I walk. {call}")
+    assert not served.walks.accepts(talk.grammar, f"{served.format.begin} I walk. {call}")
 
 
 def arguments_of(name: str) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
@@ -125,3 +130,60 @@ def test_the_grammar_allows_nothing_that_the_template_would_write_in_another_way
     for number in range(5):
         text = served.walk(served.format.call(TOOLS[name], 15), f"{name}{number}", TENDENCIES[tendency])
         assert served.rendered(name, served.format.parse(text, TOOLS).arguments) == text
+
+
+class Point(TypedDict):
+    x: int
+    name: str
+
+
+def everything(
+    a: str,
+    b: list[Point],
+    c: Literal["é", "<|im_end|>", 3],
+    d: float = 1.0,
+    e: bool = True,
+    f: list[str] = [],  # noqa: B006 - the type is what matters
+) -> None:
+    """All types."""
+
+
+def say(text: str) -> None:
+    """A text."""
+
+
+def nothing() -> None:
+    """No arguments."""
+
+
+def plain(a: str, b: list[list[int]], d: float = 1.0, e: bool = True) -> None:
+    """Types without texts of their own."""
+
+
+def numbered(a: Literal[1, 2]) -> None:
+    """Choices of numbers."""
+
+
+def spec(function: Any) -> ToolSpec:
+    return ToolSpec.from_signature(function.__name__, inspect.signature(function, eval_str=True), "")
+
+
+@pytest.mark.parametrize(
+    ("function", "string_tokens"),
+    [
+        *((function, tokens) for function in (everything, nothing) for tokens in (1, 80, 3000)),
+        *((function, 80) for function in (say, plain, numbered)),
+    ],
+)
+def test_the_engine_can_decode_every_type(served: Served, function: Any, string_tokens: int) -> None:
+    compiler = served.tokenizer.grammar_compiler
+    served.format.check_decoding(spec(function), string_tokens, compiler)
+
+
+def test_a_grammar_that_does_not_compile_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
+    class Broken(XmlFormat):
+        def call(self, tool: ToolSpec, string_tokens: int) -> Part:
+            return regex("(", 1)
+
+    with pytest.raises(InvalidTool, match=r"^nothing: its calls cannot be decoded: "):
+        Broken().check_decoding(spec(nothing), 80, tiny_tokenizer.grammar_compiler)

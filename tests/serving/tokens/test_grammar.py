@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from serving.tokens.frame import CHATML
+from serving.tokens.formats import CHATML
 from serving.tokens.grammar import (
     Part,
     constant,

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from serving.engine.answers import TokenCompletion
 from serving.engine.client import EngineResponse
+from serving.engine.one_try import TokenCompletion
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage

@@ -9,7 +9,7 @@ import msgspec
 
 from envs import Outcome
 from serving.model_config import Roles
-from serving.tokens.formats.json_calls import QWEN
+from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
@@ -102,7 +102,7 @@ def test_the_system_message_is_shown_as_a_model_without_thinking_and_tools_in_it
     (tools,) = (row.tools for row in run.tools if (row.role, row.policy) == ("actor", 1))
     shown = with_tools(turn, "actor", 1, run).messages
     read = ChatTokenizer(str(actor.path)).template.first_messages(
-        plain_messages(turn.messages), tools, QWEN.FORM, 24
+        plain_messages(turn.messages), tools, FORMATS["qwen3_json"].form, 24
     )
     assert plain_messages(shown) == read
     assert "in at most 24 tokens" in shown[0].content

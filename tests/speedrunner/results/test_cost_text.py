@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from serving.meter import LedgerRow
-from serving.reconciliation import Reconciliation
+from serving.meter import LedgerRow, Reconciliation
 from serving.usage import Counters, Prices, Usage
 from speedrunner.results.cost_text import (
     checkpoint_lines,

@@ -14,8 +14,16 @@ import pytest
 
 import envs
 from models.tiny.teachers.recorded_sleeps import Plan, play
-from models.tiny.teachers.scripted_inducer import session
-from models.tiny.teachers.taught_programs import BOTH, LOOK, ORDER, PARTS, SOURCES, has, policy
+from models.tiny.teachers.scripted_inducer import (
+    BOTH,
+    LOOK,
+    ORDER,
+    PARTS,
+    SOURCES,
+    find_parts,
+    make_policy,
+    session,
+)
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
@@ -37,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunData:
 
 @cache
 def library(*parts: str) -> Library:
-    return Library(envs.make("babyai").primitives).of(policy(parts))
+    return Library(envs.make("babyai").primitives).of(make_policy(parts))
 
 
 def work(seed: int, *parts: str, empty: bool = False, looks: bool = True, **facts: int) -> Iterator[ToolCall]:
@@ -64,7 +72,7 @@ def added(calls: Iterator[ToolCall], *parts: str, empty: bool = False) -> set[st
                 edited = edited.edit(**given, sleep=2)
         except InvalidSkill:
             continue
-    return has(edited.source) - set(parts)
+    return find_parts(edited.source) - set(parts)
 
 
 @pytest.mark.slow

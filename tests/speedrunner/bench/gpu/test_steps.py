@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from serving.deployment import deploy
-from serving.engine.cache_config import CacheConfig
+from serving.engine.capacity import CacheConfig
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import GpuReport
 from serving.errors import RequestFailed

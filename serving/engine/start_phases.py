@@ -1,78 +1,9 @@
-"""A server's log: how it is opened for output, the lines that show a user what happened, and the phases of a
-start that it shows."""
+"""The phases of a server's start, from the lines of its log."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import BinaryIO
-
-_PREFIX = re.compile(
-    r"^(\([\w-]+( pid=\d+)?\)\s*)?"  # (EngineCore pid=123)
-    r"((DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+\d\d-\d\d \d\d:\d\d:\d\d\s+)?"
-    r"(\[[^\]]+:\d+\]\s?)?"  # [core.py:1415]
-)
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Failed)(:|$)")
-_OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction|[Oo]ut of memory|\bKilled\b")
-_CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
-_MOST, _LONGEST = 3, 500
-"""Maximum number of informative lines, and of characters in each."""
-
-_TAIL = 1_000_000
-"""Bytes at the end of a log that are searched for these lines."""
-
-
-def new_lines(log: Path, start: int) -> tuple[list[str], int]:
-    """Return the complete lines from byte `start` on, and the byte at which the next call starts.
-
-    Each state of a progress bar is a line. The lines have no prefixes and no colours, and none is empty.
-    """
-    text = _read(log, start)
-    end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-    return _clean_lines(text[:end]), start + end
-
-
-def telling_lines(log: Path, start: int = 0) -> list[str]:
-    """Return the lines that name the cause of a failure, first cause first: the ends of tracebacks and
-    similar lines. If there are none, return the last lines.
-
-    Args:
-        start: byte of the file at which to start.
-    """
-    lines = _clean_lines(_read(log, start, _TAIL))
-    found = [line for line in lines if _EXCEPTION.match(line) or _OTHER.search(line)]
-    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found or lines[-_MOST:]
-    return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
-
-
-def open_for_appending(log: Path) -> BinaryIO:
-    """Open a log for appending; it and its folder are created for their owner alone. Raises `OSError`, also
-    for a link."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    return os.fdopen(os.open(log, flags, 0o600), "ab")
-
-
-def _read(log: Path, start: int, most: int | None = None) -> bytes:
-    """Return the bytes from `start` on; at most the last `most` of them."""
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(start if most is None else max(start, size - most))
-            return file.read()
-    except FileNotFoundError:
-        return b""
-
-
-def _clean_lines(text: bytes) -> list[str]:
-    """Return the non-empty lines without prefixes and colours."""
-    lines = text.decode("utf-8", errors="replace").splitlines()
-    cleaned = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in lines)
-    return [line for line in cleaned if line]
-
 
 IMPORTING = "importing"
 

@@ -9,7 +9,6 @@ from hypothesis import given
 
 from serving.errors import InvalidTool
 from serving.tokens.formats import FORMATS
-from serving.tokens.formats.qwen3_xml import call, parse
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
@@ -18,7 +17,7 @@ from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, invalid_calls, record
 from tests.transcript_samples import transcript_of
 
-FORMAT = FORMATS["qwen3_xml"]
+call, parse = FORMATS["qwen3_xml"].call, FORMATS["qwen3_xml"].parse
 
 
 @pytest.fixture(scope="module")
