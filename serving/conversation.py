@@ -1,19 +1,21 @@
 """Conversations: one protocol for all APIs of an engine (`serving.apis`).
 
-`ready` waits until the conversation may continue. `ask` sends it and returns one completion. `tell` appends
-the reply. `close` ends it. A completion without a valid tool call is an ordinary result, since the model's
-mistakes are data: its `problem` says what was wrong, and the next reply answers as a user would.
+`ready` waits until the conversation may continue. `ask` returns one completion, a recorded one or the
+engine's. `tell` appends the reply. `close` ends it. A completion without a valid tool call is an ordinary
+result, since the model's mistakes are data: its `problem` says what was wrong, and the next reply answers as
+a user would.
 """
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from serving.errors import CannotContinue, ContextOverflow, InvalidCall, TruncatedCall
+from serving.errors import InvalidCall, TruncatedCall
 from serving.meter import Status
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall
@@ -31,6 +33,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         token_ids: the generated ids (completions API only).
         echo: the items of it that later requests send back (chat API).
         open_calls: ids of its tool calls, which the reply answers (same API).
+        overflows: whether it did not fit the rest of the context; `text` is the part that did.
     """
 
     text: str
@@ -43,14 +46,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int] = []
     echo: list[dict[str, Any]] = []
     open_calls: list[str] = []
-
-
-class AnswerOverflow(ContextOverflow):
-    """The answer did not fit the rest of the context; `completion` is the part that did."""
-
-    def __init__(self, message: str, completion: Completion) -> None:
-        super().__init__(message)
-        self.completion = completion
+    overflows: bool = False
 
 
 class Conversation(ABC):
@@ -59,6 +55,9 @@ class Conversation(ABC):
     seed_key = ""
     """Names it among all conversations of a run, for the seeds of its requests. Empty: they carry none."""
     turns = 0
+    """Number of answers so far."""
+    recorded: Sequence[Completion] = ()
+    """Its first answers, if it had begun in another process; the engine is not asked for them again."""
 
     @property
     def seed(self) -> dict[str, int]:
@@ -75,26 +74,37 @@ class Conversation(ABC):
         """
         return 0.0
 
-    @abstractmethod
+    @property
+    def is_repeating(self) -> bool:
+        """Whether the next answer is a recorded one."""
+        return self.turns < len(self.recorded)
+
     async def ask(self) -> Completion:
-        """Let the model answer.
+        """Let the model answer, or return the next recorded answer.
 
         Raises:
-            ContextOverflow: the conversation no longer fits the model's context; an `AnswerOverflow` if its
-                last answer did not fit.
+            ContextOverflow: the conversation no longer fits the model's context.
             RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `serving.errors`.
         """
+        if self.is_repeating:
+            answer = self.recorded[self.turns]
+            self.recall(answer)
+        else:
+            answer = await self.request_answer()
+        self.turns += 1
+        return answer
+
+    @abstractmethod
+    async def request_answer(self) -> Completion:
+        """Ask the engine, and append its answer; see `ask`."""
 
     @abstractmethod
     def tell(self, text: str) -> None:
         """Append the reply to the last answer."""
 
-    def recall(self, completion: Completion) -> None:
-        """Append an answer that the conversation got in another process, instead of asking for it.
-
-        Raises `CannotContinue` for a conversation that no other process can continue.
-        """
-        raise CannotContinue
+    def recall(self, answer: Completion) -> None:
+        """Append a recorded answer. Only conversations with an engine can."""
+        raise NotImplementedError
 
     def rest(self) -> None:  # noqa: B027 - messages hold nothing to release
         """Give up the slot in the cache until `ready`: the conversation now waits for another one."""

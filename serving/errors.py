@@ -39,10 +39,6 @@ class ContextOverflow(ServingError):
     """The conversation no longer fits the model's context."""
 
 
-class CannotContinue(ServingError):
-    """The conversation cannot continue in another process."""
-
-
 class InvalidCall(ServingError):
     """The answer has no complete, schema-valid tool call. `text` is what the model wrote."""
 

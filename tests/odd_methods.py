@@ -139,10 +139,9 @@ class Replaying(Method):
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Play again."""
-        assert tools.attempt is not None
         tasks = [played.task for played in history.batch(history.batches()[-1])]
         again = await asyncio.gather(
-            *(tools.attempt(task, self.agent(policy, task, tools.env)) for task in tasks)
+            *(tools.play_task(task, self.agent(policy, task, tools.env)) for task in tasks)
         )
         lines = (f"Task {task.index}: {each.termination}.\n" for task, each in zip(tasks, again, strict=True))
         return msgspec.structs.replace(policy, notes=policy.notes + "".join(lines))
@@ -156,9 +155,8 @@ class Cheating(Replaying):
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Play it."""
-        assert tools.attempt is not None
         task = Task("tests.toy_env:Corridor", "default", self._index)
-        await tools.attempt(task, self.agent(policy, task, tools.env))
+        await tools.play_task(task, self.agent(policy, task, tools.env))
         return policy
 
 

@@ -32,6 +32,7 @@ from speedrunner.methods.ace import ACE, Item, Playbook, decode_playbook
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
+from speedrunner.methods.react import ReAct
 from speedrunner.methods.skill_folder import SkillFolder
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
@@ -280,12 +281,8 @@ class Samples:
         return self._ask(ask(rollout))
 
     def _tools(self, sleep: int) -> SleepTools:
-        return SleepTools(
-            actor=self.actor,
-            sleep=sleep,
-            labels=Labels(episode=f"sleep/{sleep:04d}"),
-            journal=SleepJournal(self.folder / "journal.jsonl", sleep, 1),
-        )
+        journal = SleepJournal(self.folder / "journal.jsonl", sleep, 1)
+        return SleepTools(ReAct(), self.actor, sleep, Labels(episode=f"sleep/{sleep:04d}"), journal)
 
     def _skill(self, names: list[str], number: int) -> str:
         helper = f"    {names[number - 1]}(thing)\n" if number % 4 == 0 and number else ""

@@ -60,7 +60,7 @@ class ChatConversation(Conversation):
         # A token has at least one byte, so the number of bytes bounds the number of tokens.
         self._prompt_bound = _bytes(self.messages) + _bytes(self.options["tools"]) + SLACK_TOKENS
 
-    async def ask(self) -> Completion:
+    async def request_answer(self) -> Completion:
         """See `Conversation`."""
         seed = {} if self._engine.hosted else self.seed  # hosted models refuse it, or promise nothing
         reply = await self._engine.chat(
@@ -91,7 +91,7 @@ class ChatConversation(Conversation):
         except InvalidCall as error:
             problem = error
         reply.record(status_of(problem), reply.usage)
-        completion = Completion(
+        answer = Completion(
             text=text,
             reasoning=message.get("reasoning") or message.get("reasoning_content") or "",
             call=call,
@@ -102,15 +102,14 @@ class ChatConversation(Conversation):
             echo=[echo],
             open_calls=[entry["id"] for entry in calls],
         )
-        self.recall(completion)
-        return completion
+        self.recall(answer)
+        return answer
 
-    def recall(self, completion: Completion) -> None:
+    def recall(self, answer: Completion) -> None:
         """See `Conversation`."""
-        self._prompt_bound = completion.usage.prompt + completion.usage.completion + SLACK_TOKENS
-        self.messages += completion.echo
-        self.turns += 1
-        self._open_calls = completion.open_calls
+        self._prompt_bound = answer.usage.prompt + answer.usage.completion + SLACK_TOKENS
+        self.messages += answer.echo
+        self._open_calls = answer.open_calls
 
     def tell(self, text: str) -> None:
         """See `Conversation`."""

@@ -8,7 +8,6 @@ import msgspec
 from serving.admission import Slot
 from serving.conversation import (
     NEUTRAL,
-    AnswerOverflow,
     Completion,
     Conversation,
     sampling,
@@ -64,14 +63,14 @@ class TokenConversation(Conversation):
         """See `Conversation`."""
         self._slot.rest()
 
-    async def ask(self) -> Completion:
+    async def request_answer(self) -> Completion:
         """See `Conversation`."""
         try:
-            return await self._ask()
+            return await self._request_answer()
         finally:
             self._slot.pause()
 
-    async def _ask(self) -> Completion:
+    async def _request_answer(self) -> Completion:
         room = self._context - len(self._prompt)
         if room < 1:
             raise ContextOverflow(
@@ -87,30 +86,29 @@ class TokenConversation(Conversation):
         )
         ids = reply.answer.choices[0].token_ids or []
         answer = self.transcript.answer(ids)
-        self.turns += 1
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
-        completion = Completion(
+        problem = answer.problem
+        overflows = isinstance(problem, TruncatedCall) and len(ids) >= room
+        if overflows:
+            message = f"the answer did not fit the {room} tokens left of the context of {self._context}"
+            problem = TruncatedCall(message, answer.text)
+        status = "overflow" if overflows else status_of(problem)
+        reply.record(status, usage, thought_cut=answer.thought_cut)
+        return Completion(
             text=answer.text,
             reasoning=answer.reasoning,
             call=answer.call,
-            problem=answer.problem,
+            problem=problem,
             usage=usage,
             seconds=reply.seconds,
             request=reply.request,
             token_ids=ids,
+            overflows=overflows,
         )
-        overflows = isinstance(answer.problem, TruncatedCall) and len(ids) >= room
-        status = "overflow" if overflows else status_of(answer.problem)
-        reply.record(status, usage, thought_cut=answer.thought_cut)
-        if overflows:
-            message = f"the answer did not fit the {room} tokens left of the context of {self._context}"
-            raise AnswerOverflow(message, completion)
-        return completion
 
-    def recall(self, completion: Completion) -> None:
+    def recall(self, answer: Completion) -> None:
         """See `Conversation`."""
-        self.transcript.answer(completion.token_ids)
-        self.turns += 1
+        self.transcript.answer(answer.token_ids)
 
     def tell(self, text: str) -> None:
         """See `Conversation`."""

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import msgspec
 
 from envs import Opening, Task
-from serving.conversation import Conversation
+from serving.conversation import Completion, Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
-from speedrunner.agents.clock import Clock
-from speedrunner.agents.loop import Execute, ToolReply, run_agent
+from speedrunner.agents.loop import Clock, Execute, ToolReply, run_agent
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
 from speedrunner.store.labels import Labels
@@ -199,7 +198,7 @@ class EpisodeContext:
         most = settings.calls(self.clock.llm_calls if llm_calls is None else llm_calls)
         place = f"{key}/{self._trajectory.attempt}/{role}/{number}"
 
-        def record(turn: Turn) -> None:
+        def record(turn: Turn, answer: Completion) -> None:
             turn.role, turn.conversation = role, number
             self._trajectory.turns.append(turn)
             self._watch(key, conversation, turn)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from serving.conversation import AnswerOverflow, Conversation
+from serving.answer_limit import limit_answer
+from serving.conversation import Completion, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.agents.clock import Clock
 from speedrunner.store.episode_summary import Exchange
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 
@@ -38,12 +39,53 @@ def plain_messages(messages: list[Message]) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
+@dataclass(slots=True)
+class Clock:
+    """Budgets that one or several agents share; each use is subtracted.
+
+    Attributes:
+        llm_calls: remaining requests to the model; a request counts even if its answer has no valid call.
+        deadline: value of `time.monotonic()` at which the work is ended; `None`: no deadline. Time in the
+            admission queue, or without an engine, moves the deadline.
+        answers_count: whether the model's answer time counts; if not, it moves the deadline as well.
+    """
+
+    llm_calls: int
+    deadline: float | None = None
+    answers_count: bool = True
+
+    @property
+    def remaining_s(self) -> float:
+        """Return the seconds until the deadline."""
+        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+
+    async def ask(self, conversation: Conversation) -> tuple[Completion, float]:
+        """Make one request. Return its answer, and the seconds that it waited for a slot or for an engine,
+        which count as no one's time.
+
+        Raises `TimeoutError`: the deadline came before the answer.
+        """
+        self.llm_calls -= 1
+        began = time.monotonic()
+        queued_s = 0.0 if conversation.is_repeating else await conversation.ready()
+        if self.answers_count:
+            self._extend(queued_s)
+        async with limit_answer(self.deadline if self.answers_count else None) as limit:
+            answer = await conversation.ask()
+        self._extend(limit.paused_s if self.answers_count else time.monotonic() - began)
+        return answer, queued_s + limit.paused_s
+
+    def _extend(self, seconds: float) -> None:
+        if self.deadline is not None:
+            self.deadline += seconds
+
+
 async def run_agent(
     conversation: Conversation,
     opening: list[Message],
     execute: Execute,
     clock: Clock,
-    record: Callable[[Turn], None],
+    record: Callable[[Turn, Completion], None],
     status: Callable[[str, Usage], str] = lambda text, usage: text,
     most: int | None = None,
     most_repeats: int = 0,
@@ -53,7 +95,7 @@ async def run_agent(
     Args:
         conversation: opened with the messages of `opening`.
         clock: reduced by every request.
-        record: called with each turn as soon as it is complete.
+        record: called with each turn and its answer as soon as the turn is complete.
         status: called with each reply and the usage of the answer before it; returns the reply that the agent
             sees.
         most: maximum number of requests of this agent; `None`: all that are left.
@@ -69,18 +111,30 @@ async def run_agent(
     while clock.llm_calls > 0 and asked != most:
         asked += 1
         try:
-            turn, termination = await _ask(conversation, messages, clock)
+            answer, queued_s = await clock.ask(conversation)
         except ContextOverflow:
             return Termination.CONTEXT_OVERFLOW
         except TimeoutError:
             return Termination.WALL_CLOCK
+        turn = Turn(
+            messages=messages,
+            text=answer.text,
+            reasoning=answer.reasoning,
+            call=answer.call,
+            usage=answer.usage,
+            seconds=round(answer.seconds, 4),
+            queued_s=round(queued_s, 4),
+            error=None if answer.problem is None else str(answer.problem),
+            request=answer.request,
+        )
+        termination = Termination.CONTEXT_OVERFLOW if answer.overflows else None
         text = f"Error: {turn.error}. Answer with exactly one tool call."
         try:
-            if turn.call is not None and termination is None:
+            if turn.call is not None:
                 reply = await execute(turn.call)
                 turn.executed, text, termination = reply.executed, reply.text, reply.termination
         finally:
-            record(turn)
+            record(turn, answer)
         if termination is not None:
             return termination
         if clock.remaining_s <= 0:
@@ -94,34 +148,3 @@ async def run_agent(
         conversation.tell(text)
         messages = [Message("tool" if turn.call else "user", text)]
     return Termination.CALL_LIMIT
-
-
-async def _ask(
-    conversation: Conversation, messages: list[Message], clock: Clock
-) -> tuple[Turn, Termination | None]:
-    """Return the model's answer as a turn, and the termination if the answer filled the context.
-
-    Raises:
-        ContextOverflow: the prompt does not fit.
-        TimeoutError: the time was over before the answer came.
-    """
-    termination = None
-    async with clock.request(conversation) as waiting:
-        try:
-            completion = await conversation.ask()
-            error = None if completion.call else str(completion.problem)
-        except AnswerOverflow as overflow:
-            completion, error = overflow.completion, str(overflow)
-            termination = Termination.CONTEXT_OVERFLOW
-    turn = Turn(
-        messages=messages,
-        text=completion.text,
-        reasoning=completion.reasoning,
-        call=completion.call,
-        usage=completion.usage,
-        seconds=round(completion.seconds, 4),
-        queued_s=round(waiting.seconds, 4),
-        error=error,
-        request=completion.request,
-    )
-    return turn, termination

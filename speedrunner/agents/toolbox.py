@@ -28,14 +28,9 @@ class Toolbox:
         tools: documented, annotated functions, async or not, that return the reply's text. A tool that acts
             in an episode returns the `ToolReply` of that action.
         finish: the tool that ends the agent's work; `None`: a `ToolReply` with a termination ends it.
-        sessions: names of the tools whose work lasts beyond the call in another process, such as a code
-            interpreter's. In a sleep that continues after a kill, their calls are not run again.
     """
 
-    def __init__(
-        self, tools: Sequence[Tool], finish: Tool | None = None, sessions: Sequence[str] = ()
-    ) -> None:
-        self.sessions = frozenset(sessions)
+    def __init__(self, tools: Sequence[Tool], finish: Tool | None = None) -> None:
         self._finish = finish and finish.__name__
         self._tools = {tool.__name__: tool for tool in [*tools, *([finish] if finish else [])]}
         self.specs = [

@@ -27,9 +27,8 @@ class ASIReplay(ASI):
         self, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
     ) -> tuple[Library, list[Edit]]:
         """Replay the task, and drop the new skills that were not used successfully."""
-        assert tools.attempt is not None
         assert played.outcome is not None
-        again = await tools.attempt(played.task, ActorSpec(grown))
+        again = await tools.play_task(played.task, ActorSpec(grown))
         assert again.outcome is not None
         solved = again.outcome.score >= played.outcome.score
         ran = {

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, TypeVar
 
 import msgspec
 
 from envs import Task, TextEnv
+from serving.conversation import Completion
+from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.clock import Clock
 from speedrunner.agents.episode import EpisodeContext
-from speedrunner.agents.loop import run_agent
+from speedrunner.agents.loop import Clock, ToolReply, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
-from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
-from speedrunner.methods.resumed_agent import ResumedAgent
-from speedrunner.store.history import History, Sees
+from speedrunner.store.history import History, Sees, visible
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn
 from speedrunner.store.sleep_journal import SleepJournal
 
 Returned = TypeVar("Returned")
-
 
 TRIES = 3
 """Maximum requests of a role that is to answer once. A retry follows an answer without a valid call, or with
@@ -44,57 +43,86 @@ less."""
 
 
 class MethodBroke(Exception):
-    """A method returned a value that its contract does not allow."""
+    """A method returned a value or made a request that its contract does not allow."""
 
 
 class UnfitEnvironment(Exception):
     """A method cannot play in the given environment."""
 
 
-@dataclass
+class ChangedSleep(Exception):
+    """A sleep does not repeat its journal, so it has to start over."""
+
+
+class EpisodeBroke(Exception):
+    """An episode of a sleep ended by an infrastructure error twice; `played` is the second try."""
+
+    def __init__(self, played: Trajectory) -> None:
+        super().__init__(played.episode)
+        self.played = played
+
+
+PlayEpisode = Callable[[int, Task, ActorSpec], Awaitable[Trajectory]]
+"""Plays the sleep's episode of this number, from 0."""
+
+
 class SleepTools:
     """The tools of a sleep; they also collect its record.
+
+    Args:
+        labels: labels of the ledger rows of every request.
+        journal: what another process did in this sleep, and what this one does.
+        tasks: training tasks that the method may play, any number of times.
+        play_episode: plays them.
 
     Attributes:
         actor: the run's actor; it opens the conversations of the sleep's agents.
         sleep: number of this sleep, 1 for the first.
-        labels: labels of the ledger rows of every request.
-        journal: what another process did in this sleep, and what this one does.
-        sandbox: how agent-written code is confined.
-        attempt: plays a training task with an actor of this spec; its tokens count for the sleep. It never
-            returns an episode that ended by an infrastructure error. `None` for a method that does not
-            replay.
         agents: the record of each agent that worked, in order.
         edits: extend it with each edit that an agent requested.
+        episodes: the episodes that the method played, faulty ones included.
         error: why the sleep did not do all its work; see `fell_short`.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
         env: the actor's environment. Read only its rules: episodes play in workers.
         model: the model of every role except `actor`, which the actor's own model plays.
         library: returns a policy's skills for editing; see `Actor.library`.
         limits: limits of the actor's episodes.
+        sandbox: how agent-written code is confined.
         wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued
             or have no engine; then they are stopped.
         wording: paraphrase of prompts, `run.wording`.
     """
 
-    actor: Actor
-    sleep: int
-    labels: Labels
-    journal: SleepJournal
-    sandbox: SandboxConfig = SandboxConfig()  # noqa: RUF009 - immutable
-    attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
-    agents: list[AgentRecord] = field(default_factory=list)
-    edits: list[Edit] = field(default_factory=list)
-    error: str | None = None
-    shown: float | None = None
-
-    def __post_init__(self) -> None:
-        self.env = self.actor.env
-        self.model = self.actor.model("inducer")
-        self.library = self.actor.library
-        self.limits = self.actor.limits
-        self.wall_s = self.actor.config.run.sleep_wall_s
-        self.wording = self.actor.config.run.wording
+    def __init__(
+        self,
+        method: Method,
+        actor: Actor,
+        sleep: int,
+        labels: Labels,
+        journal: SleepJournal,
+        tasks: Collection[Task] = (),
+        play_episode: PlayEpisode | None = None,
+    ) -> None:
+        self.actor = actor
+        self.sleep = sleep
+        self.agents: list[AgentRecord] = []
+        self.edits: list[Edit] = []
+        self.episodes: list[Trajectory] = []
+        self.error: str | None = None
+        self.shown: float | None = None
+        self.env = actor.env
+        self.model = actor.model("inducer")
+        self.library = actor.library
+        self.limits = actor.limits
+        self.sandbox = actor.config.sandbox
+        self.wall_s = actor.config.run.sleep_wall_s
+        self.wording = actor.config.run.wording
+        self._method = method
+        self._labels = labels
+        self._journal = journal
+        self._tasks = tasks
+        self._play_episode = play_episode
+        self._episode_numbers = itertools.count()
 
     def calls(self, role: str, most: int) -> int:
         """Return the maximum requests of a role: the method's number, or the model config's if
@@ -107,7 +135,7 @@ class SleepTools:
 
     def take_back(self, why: str) -> None:
         """Mark the accepted edits as refused, because the sleep's policy does not have them."""
-        self.edits[:] = [msgspec.structs.replace(each, error=each.error or why) for each in self.edits]
+        self.edits[:] = [msgspec.structs.replace(edit, error=edit.error or why) for edit in self.edits]
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int
@@ -115,8 +143,9 @@ class SleepTools:
         """Let an agent work with the tools of `toolbox` until it finishes, or its calls or the sleep's time
         are used up. The model config may set fewer calls for the role.
 
-        Each reply states the remaining calls and tokens. If the run was interrupted, the agent continues
-        where it was; see `speedrunner.methods.resumed_agent`.
+        Each reply states the remaining calls and tokens. If the sleep was interrupted, the recorded answers
+        come first. Their tools run again, so the method's state becomes what it was, but the agent gets the
+        recorded replies: code need not print the same twice.
 
         Raises:
             ServingError: the engine failed.
@@ -124,12 +153,35 @@ class SleepTools:
         """
         number, record = len(self.agents), AgentRecord(role, [], Termination.ENGINE_ERROR)
         self.agents.append(record)
-        steps, add_turn = self.journal.agent_steps(number), partial(self.journal.add_turn, number)
+        left = deque(self._journal.turns(number))
         # Recorded turns were in time, and their edits count, however late they are repeated.
-        clock = Clock(self.calls(role, llm_calls), None if steps else self._deadline())
+        clock = Clock(self.calls(role, llm_calls), None if left else self._deadline())
 
         model = self.actor.model(role)
         context, settings = model.model_config.context, model.model_config.role(role)
+
+        async def execute(call: ToolCall) -> ToolReply:
+            reply = await toolbox.execute(call, settings.string_tokens)
+            if not left:
+                return reply
+            node = left[0].turn.executed
+            if node is None or node.error != reply.executed.error:
+                raise ChangedSleep(f"its call of {call.name} did not end as recorded")
+            text = str(node.result) if node.error is None else f"Error: {node.error}"
+            return ToolReply(text, node, reply.termination)
+
+        def add(turn: Turn, answer: Completion) -> None:
+            if turn.call is not None and turn.executed is None:
+                return  # an exception stopped the call: the answer is asked for again
+            if not left:
+                self._journal.add_turn(number, turn, answer)
+            elif turn.messages != left[0].turn.messages:
+                raise ChangedSleep("a recorded turn was not repeated")
+            else:
+                turn = left.popleft().turn
+            record.turns.append(turn)
+            if clock.deadline is None and not left:
+                clock.deadline = self._deadline()
 
         def status(text: str, usage: Usage) -> str:
             used = usage.prompt + usage.completion + model.count_tokens(text)
@@ -137,19 +189,10 @@ class SleepTools:
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({clock.llm_calls} calls and {tokens} tokens left{warning})"
 
-        execute = partial(toolbox.execute, string_tokens=settings.string_tokens)
-        place = f"{self.labels.episode}/{self.labels.attempt}/{role}/{number}"
-        opened = self.actor.converse(role, messages, toolbox.specs, self.labels, place)
-        with closing(ResumedAgent(opened, steps, toolbox.sessions, add_turn)) as agent:
-
-            def add(turn: Turn) -> None:
-                record.turns.append(agent.finish_turn(turn))
-                if clock.deadline is None and not agent.repeats:
-                    clock.deadline = self._deadline()
-
-            record.termination = await run_agent(
-                agent, messages, agent.executes(execute), clock, add, agent.reply(status)
-            )
+        place = f"{self._labels.episode}/{self._labels.attempt}/{role}/{number}"
+        with closing(self.actor.converse(role, messages, toolbox.specs, self._labels, place)) as conversation:
+            conversation.recorded = [recorded.answer for recorded in left]
+            record.termination = await run_agent(conversation, messages, execute, clock, add, status)
         calls = f"{len(record.turns)} call{'s' * (len(record.turns) != 1)}"
         if record.termination is Termination.CONTEXT_OVERFLOW:
             self.fell_short(f"the context of the {role} overflowed after {calls}")
@@ -160,7 +203,7 @@ class SleepTools:
     def _deadline(self) -> float:
         """Return when the sleep's time is over, in monotonic seconds."""
         queued_s = sum(turn.queued_s for agent in self.agents for turn in agent.turns)
-        return time.monotonic() + self.wall_s + queued_s - self.journal.seconds
+        return time.monotonic() + self.wall_s + queued_s - self._journal.seconds
 
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
         """Let a role answer once, with a call of its one tool. The sleep's error records a missing answer.
@@ -169,6 +212,35 @@ class SleepTools:
         """
         if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Termination.CALL_LIMIT:
             self.fell_short(f"the {role} made no valid call of {tool.__name__}")
+
+    async def play_task(self, task: Task, spec: ActorSpec) -> Trajectory:
+        """Play a training task with an actor of this spec; only for a method with `replays`. Its tokens count
+        for the sleep. An episode that another process has played is not played again.
+
+        Raises:
+            MethodBroke: the method may not play this task.
+            EpisodeBroke: two infrastructure errors. One says nothing about the policy, and is retried.
+        """
+        if task not in self._tasks or self._play_episode is None:
+            raise MethodBroke(
+                f"{class_name(self._method)}: sleep asked for {task}, which it may not play; choose another"
+                " task"
+            )
+        number = next(self._episode_numbers)
+        if (played := self._journal.episode(number)) is not None:
+            self.episodes.append(played)
+        else:
+            played = await self._play_twice(partial(self._play_episode, number, task, spec))
+            self._journal.add_episode(number, played)
+        return msgspec.structs.replace(played, outcome=visible(played.outcome, self._method.sees))
+
+    async def _play_twice(self, play: Callable[[], Awaitable[Trajectory]]) -> Trajectory:
+        for _ in range(2):
+            played = await play()
+            self.episodes.append(played)
+            if not played.termination.is_fault:
+                return played
+        raise EpisodeBroke(played)
 
 
 class Method(abc.ABC):
@@ -182,9 +254,8 @@ class Method(abc.ABC):
 
     Determinism: `initial` and `agent` return equal values for equal arguments in any process; `agent` is
     called several times for one task. `play` and `sleep` may depend on the model's answers in any way, but
-    draw random numbers only from a seed in the policy. An interrupted `sleep` is called again, and the
-    requests, tool calls and episodes that the sleep's journal has are answered from there; so it must make
-    them in the same order.
+    draw random numbers only from a seed in the policy. An interrupted `sleep` is called again and gets the
+    same answers and episodes, so it must ask for them in the same order.
 
     Records: every turn of every conversation, every edit and every replayed attempt is recorded
     automatically, with its tokens. Those of `play`, in any role, count for the rollout. Those of `sleep`

@@ -17,8 +17,13 @@ from serving.errors import RequestFailed
 from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, ignore_turn, play_episode
-from speedrunner.methods.method_base import Method, SleepTools, check_returned
-from speedrunner.methods.resumed_agent import ChangedSleep
+from speedrunner.methods.method_base import (
+    ChangedSleep,
+    EpisodeBroke,
+    Method,
+    SleepTools,
+    check_returned,
+)
 from speedrunner.runs.plan import (
     Due,
     Evaluate,
@@ -31,7 +36,6 @@ from speedrunner.runs.plan import (
 )
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.shutdown import Shutdown
-from speedrunner.runs.sleep_episodes import EpisodeBroke, SleepEpisodes
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
 from speedrunner.store.history import History
@@ -46,7 +50,7 @@ from speedrunner.store.records import (
 )
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.sleep_journal import SleepStep, find_lost_requests, read_steps
+from speedrunner.store.sleep_journal import SleepStep, read_steps
 from speedrunner.store.stored_run import sleep_key
 from speedrunner.workers.worker_pool import WorkerPool
 
@@ -245,23 +249,15 @@ class Executor:
         journal = self.directory.sleep_journal(step.number, attempt, steps, note_step)
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
 
-        async def start(number: int, task: Task, spec: ActorSpec) -> Trajectory:
+        async def play(number: int, task: Task, spec: ActorSpec) -> Trajectory:
             stored = self._spec(policy, task).library.module()
             key, seed = f"{name}/again/{number:04d}", self.directory.state.skill_seed(task)
             episode = Episode(key, task, policy.version, attempt, stored, seed)
             async with self.pool.worker() as worker, self.slots or nullcontext():
                 return await play_episode(self.actor, episode, spec, worker, labels)
 
-        allowed = trained_tasks(run.episodes)
-        episodes = SleepEpisodes(self.method, allowed, journal, start)
-        tools = SleepTools(
-            actor=self.actor,
-            sleep=step.number,
-            labels=labels,
-            journal=journal,
-            sandbox=self.actor.config.sandbox,
-            attempt=episodes.play if self.method.replays else None,
-        )
+        tasks = trained_tasks(run.episodes) if self.method.replays else ()
+        tools = SleepTools(self.method, self.actor, step.number, labels, journal, tasks, play)
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:
                 learnt = await self.method.sleep(policy, history, tools)
@@ -280,12 +276,10 @@ class Executor:
             edits=tools.edits,
             seconds=round(journal.seconds, 3),
             error=tools.error,
-            attempts=episodes.played,
+            attempts=tools.episodes,
             prefix=prefix,
             shown=tools.shown,
         )
-        if steps:
-            record.lost = find_lost_requests(self.directory.read().iterate_ledger(), record)
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
         kept = f"; {prefix.common} of {prefix.before} prefix tokens are unchanged" if prefix else ""

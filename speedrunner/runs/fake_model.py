@@ -57,7 +57,7 @@ class _Fake(Conversation):
         self._tools = tools
         self._answers = 0
 
-    async def ask(self) -> Completion:
+    async def request_answer(self) -> Completion:
         said = json.dumps([self._texts, [tool.name for tool in self._tools]]).encode()
         rng = random.Random(hashlib.sha256(said).digest())
         tool = self._tools[self._answers % len(self._tools)]

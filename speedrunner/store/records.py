@@ -370,10 +370,9 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         sleep: 1 for the run's first; the resulting policy has the same number.
         rollouts: training rollouts since the previous sleep, over which its cost is spread.
         error: what ended the work early (a context overflow, for example).
-        attempts: episodes that the method played in the sleep (`SleepTools.attempt`); part of its cost.
+        attempts: episodes that the method played in the sleep (`SleepTools.play_task`); part of its cost.
         prefix: change of the prompt prefix; `None` on the chat API.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
-        lost: ids of requests of this attempt whose answers a kill lost; their tokens are wasted.
     """
 
     sleep: Integer
@@ -386,7 +385,6 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
     shown: Number | None = None
-    lost: list[str] = []
     format: Integer = FORMAT
 
     @property

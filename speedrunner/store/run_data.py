@@ -204,18 +204,23 @@ class RunData:
         """Return the ledger with `wasted` also set on the rows of aborted attempts.
 
         An attempt is aborted if another attempt finished or retried the episode (or the sleep, which uses the
-        label `episode` too). The newest attempt at an unfinished one counts as running.
+        label `episode` too). The newest attempt at an unfinished one counts as running. A kill can also lose
+        single answers of a sleep, which asks for them again: those that none of its turns has.
         """
         rows = self.ledger
         kept = attempts(rows)
         kept |= {row.episode: row.attempt for row in self.episodes if not row.termination.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
-        lost = {request for sleep in self.sleeps for request in sleep.lost}
+        answered: dict[tuple[str | None, str | None], set[str]] = {
+            (sleep_key(sleep.sleep), str(sleep.attempt)): {turn.request for turn in sleep.turns} - {""}
+            for sleep in self.sleeps
+        }
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
 
         def was_aborted(row: LedgerRow) -> bool:
             given = attempt_of(row.labels)
-            return row.request in lost or (given not in counting and None not in given)
+            lost = row.request not in (answered.get(given) or {row.request})
+            return lost or (given not in counting and None not in given)
 
         return [msgspec.structs.replace(row, wasted=True) if was_aborted(row) else row for row in rows]
 

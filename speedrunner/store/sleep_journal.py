@@ -2,24 +2,39 @@
 
 `sleep.jsonl` gets a step after each turn of an agent and after each episode that the sleep played. A step is
 on the disk before the next request. The journal is removed when the sleep is finished.
+
+The sleep then runs again from its start. Each conversation first gets the recorded answers
+(`serving.conversation.Conversation.recorded`), and the tools run again on them
+(`speedrunner.methods.method_base.SleepTools.run_agent`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from serving.conversation import Completion
-from serving.meter import LedgerRow
+from serving.errors import InvalidCall
 from serving.usage import Integer, Number
 from speedrunner.store import files, json_lines, json_records
-from speedrunner.store.labels import attempt_of
-from speedrunner.store.records import SleepRecord, Trajectory, Turn
-from speedrunner.store.stored_run import sleep_key
+from speedrunner.store.records import Trajectory, Turn
+
+
+class RecordedTurn(msgspec.Struct):
+    """A complete turn of an agent, and the answer in it, without its problem."""
+
+    turn: Turn
+    completion: Completion
+
+    @property
+    def answer(self) -> Completion:
+        """Return the answer with its problem."""
+        problem = None if self.turn.error is None else InvalidCall(self.turn.error, self.turn.text)
+        return msgspec.structs.replace(self.completion, problem=problem)
 
 
 class SleepStep(msgspec.Struct, kw_only=True):
@@ -28,19 +43,14 @@ class SleepStep(msgspec.Struct, kw_only=True):
     Attributes:
         seconds: duration of the sleep so far, in all processes.
         number: of the agent or episode within the sleep, from 0, in the order in which they started.
-        turn: the agent's complete turn; `None`: the step is an episode.
-        completion: the answer of that turn, without its problem.
-        overflowed: whether the answer did not fit the context.
-        played: the episode.
+        recorded, played: the agent's turn or the episode; the other is `None`.
     """
 
     sleep: Integer
     attempt: Integer
     seconds: Number
     number: Integer
-    turn: Turn | None = None
-    completion: Completion | None = None
-    overflowed: bool = False
+    recorded: RecordedTurn | None = None
     played: Trajectory | None = None
 
 
@@ -48,14 +58,6 @@ def read_steps(path: Path, sleep: int) -> list[SleepStep]:
     """Return the steps of an unfinished sleep; none if another sleep wrote the journal. Raises
     `StorageError`."""
     return [step for step in json_lines.iterate_records(path, SleepStep) if step.sleep == sleep]
-
-
-def find_lost_requests(ledger: Iterable[LedgerRow], record: SleepRecord) -> list[str]:
-    """Return the ids of a sleep's requests whose answers are not in its record: a kill lost them."""
-    used = {turn.request for turn in record.turns}
-    own = (sleep_key(record.sleep), str(record.attempt))
-    rows = (row for row in ledger if attempt_of(row.labels) == own and not row.wasted)
-    return [row.request for row in rows if row.request not in used]
 
 
 class SleepJournal:
@@ -78,9 +80,9 @@ class SleepJournal:
         prepare: Callable[[], None] = lambda: None,
         note: Callable[[], None] = lambda: None,
     ) -> None:
-        self.attempt = attempt
         self._path = path
         self._sleep = sleep
+        self._attempt = attempt
         self._steps = steps
         self._prepare = prepare
         self._note = note
@@ -93,18 +95,17 @@ class SleepJournal:
         """Return the duration of the sleep so far, in all processes."""
         return time.monotonic() - self._began
 
-    def agent_steps(self, agent: int) -> list[SleepStep]:
-        """Return the steps of an agent that another process wrote."""
-        return [step for step in self._steps if step.turn is not None and step.number == agent]
+    def turns(self, agent: int) -> list[RecordedTurn]:
+        """Return the turns of an agent in another process."""
+        return [step.recorded for step in self._steps if step.recorded and step.number == agent]
 
     def episode(self, number: int) -> Trajectory | None:
         """Return the sleep's episode of this number if another process has played it."""
         return next((step.played for step in self._steps if step.played and step.number == number), None)
 
-    def add_turn(self, agent: int, turn: Turn, completion: Completion, overflowed: bool) -> None:
+    def add_turn(self, agent: int, turn: Turn, answer: Completion) -> None:
         """Append a turn; it is on the disk when this returns."""
-        plain = msgspec.structs.replace(completion, problem=None)
-        self._append(number=agent, turn=turn, completion=plain, overflowed=overflowed)
+        self._append(number=agent, recorded=RecordedTurn(turn, msgspec.structs.replace(answer, problem=None)))
 
     def add_episode(self, number: int, played: Trajectory) -> None:
         """Append an episode; it is on the disk when this returns."""
@@ -112,7 +113,7 @@ class SleepJournal:
 
     def _append(self, **step: Any) -> None:
         seconds = round(self.seconds, 3)
-        record = SleepStep(sleep=self._sleep, attempt=self.attempt, seconds=seconds, **step)
+        record = SleepStep(sleep=self._sleep, attempt=self._attempt, seconds=seconds, **step)
         self._prepare()
         json_lines.append_record(self._path, record, durable=True)
         self._note()

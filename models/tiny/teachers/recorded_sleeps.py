@@ -80,7 +80,7 @@ class _Programmed(Conversation):
         self._told: str | None = None
         self._read = read
 
-    async def ask(self) -> Completion:
+    async def request_answer(self) -> Completion:
         thought, call = next(self._work) if self._told is None else self._work.send(self._told)
         reasoning, action = _tokens(thought), _tokens(str(call.arguments)) + 2
         usage = Usage(prompt=self._read, completion=reasoning + action, reasoning=reasoning)

@@ -122,8 +122,7 @@ class SpeedRunner(Method):
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
             messages = self._messages(draft.library, history, tools, calls)
-            toolbox = Toolbox(offered, finish, sessions=["execute_code"])
-            termination = await tools.run_agent("inducer", messages, toolbox, calls)
+            termination = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
         if termination is not Termination.SUBMITTED and self.on_limit == "discard":
             tools.error = tools.error or f"the inducer used up its {calls} calls"
             tools.take_back(tools.error)

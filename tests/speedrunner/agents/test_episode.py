@@ -78,7 +78,7 @@ class TestEndings:
         assert (row.termination, row.llm_calls, row.score) == (Termination.CONTEXT_OVERFLOW, 2, 2 / 8)
 
     async def test_the_wall_clock(self, corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock = Clock(monkeypatch, "speedrunner.agents.clock", runs=True)
+        clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
 
         def actor(request: Request) -> Answer:
             if request.turn < 2:

@@ -12,8 +12,7 @@ import pytest
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
-from speedrunner.agents.clock import Clock
-from speedrunner.agents.loop import ToolReply, run_agent
+from speedrunner.agents.loop import Clock, ToolReply, run_agent
 from speedrunner.store.episode_summary import count_repeats
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 from tests.clocks import Clock as FakeClock
@@ -49,7 +48,7 @@ async def executed(tool: ToolCall) -> ToolReply:
 
 @pytest.fixture
 async def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    return FakeClock(monkeypatch, "speedrunner.agents.clock")
+    return FakeClock(monkeypatch, "speedrunner.agents.loop")
 
 
 class Work:
@@ -82,7 +81,14 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
             plain = [{"role": each.role, "content": each.content} for each in OPENING]
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
             limits = Clock(llm_calls, deadline, answers_count)
-            job = run_agent(conversation, OPENING, execute, limits, turns.append, most_repeats=most_repeats)
+            job = run_agent(
+                conversation,
+                OPENING,
+                execute,
+                limits,
+                lambda turn, _: turns.append(turn),
+                most_repeats=most_repeats,
+            )
             if error is None:
                 return Work(engine, turns, await job)
             with pytest.raises(error):
@@ -226,7 +232,7 @@ class TestTurns:
         async with scripted_model([DEEPER], roomy(tiny_model_config), tiny_tokenizer) as engine:
             conversation = engine.model.converse("actor", [{"role": "user", "content": "Dig."}], TOOLS, {})
             with pytest.raises(error):
-                await run_agent(conversation, OPENING, broken, Clock(5), turns.append)
+                await run_agent(conversation, OPENING, broken, Clock(5), lambda turn, _: turns.append(turn))
         (turn,) = turns
         assert turn.call == ToolCall("dig", {"depth": 1})
         assert turn.executed is None

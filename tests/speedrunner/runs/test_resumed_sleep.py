@@ -11,7 +11,6 @@ import pytest
 
 from serving.apis.completions import TokenConversation
 from serving.errors import ServingError
-from speedrunner.methods.resumed_agent import LOST
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
@@ -22,7 +21,7 @@ from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, scri
 
 SPARE = 'def spare() -> str:\n    """Look."""\n    return look()'
 INDUCER = (
-    call("execute_code", code="seen = len(load_trajectories())\nseen"),
+    call("execute_code", code="import random\nseen = len(load_trajectories())\nseen, random.random()"),
     call("write_skill", source=TO_FLAG, public=True),
     call("write_skill", source="def broken(: pass", public=True),
     call("execute_code", code="'seen' in globals(), library.to_flag.__name__"),
@@ -114,13 +113,20 @@ async def test_a_sleep_that_is_interrupted_again_and_again_learns_the_same_and_a
     assert not run.data.files.sleep_journal.exists()
 
 
-async def test_the_inducer_reads_once_that_its_session_was_restarted(corridor: Runs) -> None:
-    run = corridor(Interrupted(3, 5), *SHORT)
+async def test_the_inducers_session_is_what_it_was_and_its_replies_are_the_recorded_ones(
+    corridor: Runs,
+) -> None:
+    run = corridor(Interrupted(1, 3, 5), *SHORT)
     await play_to_the_end(run)
     (record,) = run.data.sleeps
-    read = ["".join(message.content for message in turn.messages) for turn in record.agents[0].turns]
-    assert [number for number, text in enumerate(read) if LOST in text] == [3, 5]
-    assert "(False, 'to_flag')" in read[4]  # the variable of the first session; the draft is there
+    turns = record.agents[0].turns
+    read = ["".join(message.content for message in turn.messages) for turn in turns]
+    assert "(True, 'to_flag')" in read[4]  # the variable of the first session, and the draft
+    asked = [request for request in run.server.requests if "write_skill" in request.tools]
+    (reply,) = {request.messages[3][1] for request in asked if request.turn > 0}
+    assert turns[0].executed is not None
+    assert str(turns[0].executed.result) in read[1]  # the random number of the first process
+    assert read[1] in reply
 
 
 async def test_an_answer_that_a_kill_lost_counts_as_wasted(stopped: ScriptedRun) -> None:
@@ -129,7 +135,10 @@ async def test_an_answer_that_a_kill_lost_counts_as_wasted(stopped: ScriptedRun)
     journal.write_bytes(b"".join(lines[:-1]))  # killed before the last turn was on the disk
     await stopped.play()
     (record,) = stopped.data.sleeps
-    assert record.lost == [json.loads(lines[-1])["turn"]["request"]]
+    lost = json.loads(lines[-1])["recorded"]["turn"]["request"]
+    wasted = {row.request for row in stopped.data.requests if row.wasted}
+    assert lost in wasted
+    assert wasted.isdisjoint(turn.request for turn in record.turns)
     check_finished(stopped.dir, ["train/0000", "train/0001"], sleeps=1)
 
 
@@ -157,7 +166,7 @@ async def test_a_sleep_that_stops_in_a_tool_call_asks_for_that_call_again(
     assert "sleep/0001 continues after 3 recorded turns and episodes" in run.printed
     assert broken.asked == dict.fromkeys(range(len(INDUCER) + 1), 1) | {3: 2}
     (record,) = run.data.sleeps
-    assert (record.attempt, len(record.lost)) == (1, 1)
+    assert (record.attempt, sum(row.wasted for row in run.data.requests)) == (1, 1)
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
 
 
@@ -183,14 +192,24 @@ async def test_a_sleep_continues_before_a_turn_that_was_half_written(stopped: Sc
     assert [skill.name for skill in stopped.data.policies.load(1).skills] == ["to_flag", "extra"]
 
 
-async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(stopped: ScriptedRun) -> None:
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [
+        ("result", "a recorded turn was not repeated"),
+        ("error", "its call of write_skill did not end as recorded"),
+    ],
+)
+async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(
+    stopped: ScriptedRun, field: str, why: str
+) -> None:
     steps = read_steps(stopped.data.files.sleep_journal, 1)
-    assert steps[1].turn is not None
-    assert steps[1].turn.executed is not None
-    steps[1].turn.executed.result = "what an earlier version answered"
+    assert steps[1].recorded is not None
+    executed = steps[1].recorded.turn.executed
+    assert executed is not None
+    setattr(executed, field, "what an earlier version answered")
     SleepJournal(stopped.data.files.sleep_journal, 1, 1, steps)
     await stopped.play()
-    assert "sleep/0001 starts over, because a recorded turn was not repeated" in stopped.printed
+    assert f"sleep/0001 starts over, because {why}" in stopped.printed
     check_finished(stopped.dir, ["train/0000", "train/0001"], sleeps=1)
     (record,) = stopped.data.sleeps
     assert record.attempt == 2
@@ -199,7 +218,7 @@ async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(stopped: Scr
 async def test_time_in_the_admission_queue_does_not_count(
     corridor: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(monkeypatch, "speedrunner.agents.clock", runs=True)
+    clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
     for module in ("methods.method_base", "store.sleep_journal"):
         monkeypatch.setattr(f"speedrunner.{module}.time", clock)
 

@@ -8,7 +8,7 @@ from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
-from speedrunner.store.records import Policy
+from speedrunner.store.records import AgentRecord, Policy, Termination, Turn
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
@@ -89,7 +89,12 @@ def test_requests_of_attempts_that_were_given_up_are_wasted(run):
         (request(5, phase="train", episode="train/0006", attempt="1", usage=usage), True),
         (request(6, phase="train", episode="train/0006", attempt="2", usage=usage), False),
         (request(7, phase="ready", usage=usage), False),
+        (request(8, phase="sleep", episode=sleep_key(1), attempt="1", usage=usage), True),
     ]
+    record = sleep(1)
+    turn = Turn(messages=[], text="", usage=usage, seconds=0.1, request="r3")
+    record.agents = [AgentRecord("inducer", [turn], Termination.SUBMITTED)]
+    run.write_sleep(record)
     for row, _ in rows:
         run.append_request(row)
     run.append_trajectory("train", 1, again)

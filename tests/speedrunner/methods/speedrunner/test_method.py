@@ -93,13 +93,10 @@ def night(
         async with scripted_model(
             script, roomy(tiny_model_config, **(model_config or {})), tiny_tokenizer
         ) as engine:
-            tools = SleepTools(
-                actor=Actor(babyai, engine.model, compose([])),
-                sleep=1,
-                labels=Labels(episode="sleep/0001"),
-                journal=SleepJournal(tmp_path / "sleep.jsonl", 1, 1),
-            )
-            learnt = await SpeedRunner(**options).sleep(policy, history, tools)
+            method, journal = SpeedRunner(**options), SleepJournal(tmp_path / "sleep.jsonl", 1, 1)
+            actor = Actor(babyai, engine.model, compose([]))
+            tools = SleepTools(method, actor, 1, Labels(episode="sleep/0001"), journal)
+            learnt = await method.sleep(policy, history, tools)
             return Night(learnt, tools, engine.server.requests)
 
     return night
