@@ -41,11 +41,11 @@ from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import MethodState, Objectives, Retrieve, Rollout, programming
 from speedrunner.runs.direct import LocalModel
 from speedrunner.store.history import History
-from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
+    Labels,
     Message,
     Policy,
     SleepRecord,

@@ -20,9 +20,8 @@ from speedrunner.agents.rendering import render
 from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, Message, Policy
+from speedrunner.store.records import CallNode, Labels, Message, Policy
 from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.workers.sandbox.code_session import load_failure
 from speedrunner.workers.worker_messages import Executed

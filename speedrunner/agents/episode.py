@@ -18,17 +18,17 @@ from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
 from speedrunner.agents.loop import Clock, Execute, ToolReply, run_agent
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
-from speedrunner.store.labels import Labels
-from speedrunner.store.modules import hunks
 from speedrunner.store.records import (
     CallNode,
     Hunk,
+    Labels,
     Message,
     Module,
     Termination,
     Trajectory,
     Turn,
     WorldStep,
+    hunks,
 )
 from speedrunner.workers.env_worker import EnvWorker, WorkerError, WorkerFault
 from speedrunner.workers.sandbox.isolation import SandboxError

@@ -38,8 +38,7 @@ from speedrunner.runs.direct import play_steps
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Due, Wake
 from speedrunner.runs.setup import Setup
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Turn
+from speedrunner.store.records import Labels, Turn
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.worker_pool import WorkerPool
 

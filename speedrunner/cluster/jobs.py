@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from speedrunner.plain.slurm import SlurmRefused, run_slurm
-from speedrunner.store import json_lines
+from speedrunner.store import json_records
 from speedrunner.store.discovery import find_files
 from speedrunner.store.records import FORMAT
 
@@ -57,7 +57,7 @@ class JobStatus(JobPart, frozen=True):
 
 def note_jobs(root: Path, submitted: Submitted) -> None:
     """Record jobs in the folder of their runs. Raises `StorageError`."""
-    json_lines.append_record(root / JOBS, submitted, durable=True)
+    json_records.append_record(root / JOBS, submitted, durable=True)
 
 
 def job_status(folder: Path) -> list[JobStatus]:
@@ -68,7 +68,7 @@ def job_status(folder: Path) -> list[JobStatus]:
     jobs = [
         job
         for file in find_files(folder, JOBS)
-        for submitted in json_lines.read_records(file, Submitted)
+        for submitted in json_records.read_records(file, Submitted)
         for job in submitted.jobs
     ]
     if not jobs:

@@ -23,8 +23,16 @@ from speedrunner.agents.loop import Clock, ToolReply, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.store.history import History, Sees, visible
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn
+from speedrunner.store.records import (
+    AgentRecord,
+    Edit,
+    Labels,
+    Message,
+    Policy,
+    Termination,
+    Trajectory,
+    Turn,
+)
 from speedrunner.store.sleep_journal import SleepJournal
 
 Returned = TypeVar("Returned")

@@ -14,9 +14,8 @@ from speedrunner.library.rules import InvalidSkill
 from speedrunner.pages.shown_calls import cut, describe_result, highlight
 from speedrunner.pages.worlds import group_calls
 from speedrunner.plain.console import shorten, visible
-from speedrunner.store.modules import apply_hunks
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, Module, Trajectory
+from speedrunner.store.records import CallNode, Module, Trajectory, apply_hunks
 from speedrunner.store.run_data import RunData
 
 ARGUMENT_CHARS, CALL_CHARS, RESULT_CHARS, SOURCE_CHARS = 60, 300, 800, 20_000

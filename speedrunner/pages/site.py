@@ -22,8 +22,7 @@ from speedrunner.pages.sleep_page import sleep_page
 from speedrunner.pages.view_parts import Context, NotFound, cap_text, turn_link
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, describe, runs_below
-from speedrunner.store.files import explain_errors
-from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
+from speedrunner.store.files import OUTPUT_MODE, check_new, explain_errors, whole_folder
 from speedrunner.store.run_data import RunData, load
 
 HTML, SCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"

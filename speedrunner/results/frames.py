@@ -16,8 +16,7 @@ import msgspec
 from serving.usage import Usage
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import EpisodeRow
+from speedrunner.store.records import EpisodeRow, Labels
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 

@@ -17,7 +17,7 @@ from serving.meter import LedgerRow
 from serving.usage import Prices, Sums, Usage
 from speedrunner.results.engine_time import engine_seconds
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.labels import Labels
+from speedrunner.store.records import Labels
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 

@@ -39,8 +39,8 @@ from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
 from speedrunner.store.history import History
-from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
+    Labels,
     Phase,
     Policy,
     PrefixChange,

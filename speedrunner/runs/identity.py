@@ -20,7 +20,7 @@ from serving.weights import prepare
 from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine, versions
 from speedrunner.runs.setup import Setup
-from speedrunner.store.carried import carried_files
+from speedrunner.store.history import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError, plan_digest

@@ -31,8 +31,7 @@ from speedrunner.runs.setup import Setup, check_models, describe_overflow
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.files import StorageError
-from speedrunner.store.labels import attempts
-from speedrunner.store.records import Policy, Process
+from speedrunner.store.records import Policy, Process, attempts
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.worker_pool import WorkerPool

@@ -21,8 +21,7 @@ from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.run import deploy_models
 from speedrunner.runs.setup import Setup
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Turn
+from speedrunner.store.records import Labels, Turn
 
 
 async def show_episode(setup: Setup, console: Console) -> None:

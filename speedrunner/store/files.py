@@ -1,8 +1,8 @@
-"""Whole files that survive a kill, a full disk and a network file system.
+"""Whole files and folders that survive a kill, a full disk and a network file system.
 
-A file is written under a temporary name in the same folder and then renamed, so it exists completely or not
-at all. Only regular files are opened and links are not followed. Created files are accessible to their owner
-only, except for those of `write_shared`.
+They are written under a temporary name in the same folder and then renamed, so they exist completely or not
+at all. Two processes must not create the same folder at once. Only regular files are opened and links are not
+followed. Created files are accessible to their owner only, except for those of `write_shared`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ RECORD_BYTES = 64 * 2**20
 """Maximum bytes of one record, a line or a whole file; longer ones are refused."""
 
 _FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
+OUTPUT_MODE = 0o777
+"""Permissions of an output of a command, from which the umask is subtracted."""
+
 _ADVICE = "run the same command again; nothing recorded was lost"
 _NO_FILE = "it is a folder, a pipe or a device, not a regular file"
 _REMEDIES = {
@@ -186,3 +189,41 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def check_new(folder: Path, option: str = "--out") -> None:
+    """Raise `StorageError` if a folder that was named with an option is not missing or empty."""
+    with explain_errors(folder, "read"):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise StorageError(f"{folder} is not an empty folder: name another one with {option}")
+
+
+@contextmanager
+def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
+    """Yield a hidden folder to fill. At the end it survives a power cut and becomes `final`, which must be
+    missing or empty, and no link.
+
+    Args:
+        mode: its permissions, from which the umask is subtracted.
+
+    Raises `StorageError` if the disk refuses, also in the body of the `with` statement, or if `final` has
+    content. That content is never changed.
+    """
+    hidden = temporary_name(final)
+    try:
+        with explain_errors(final, "written"):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(hidden, ignore_errors=True)  # of a killed process
+            hidden.mkdir(mode=mode)
+            yield hidden
+            for path in (*hidden.rglob("*"), hidden):
+                if path.is_dir():
+                    sync_folder(path)
+                else:
+                    sync(path)
+            if final.exists() and any(final.iterdir()):
+                raise FileExistsError(errno.EEXIST, "it already exists and is not empty")
+            hidden.rename(final)
+            sync_folder(final.parent)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)

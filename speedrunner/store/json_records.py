@@ -1,15 +1,32 @@
-"""Records as JSON: their encoding, and a decoding that checks size and layout version."""
+"""Records as JSON: one in a file, or one in each line of a file that grows.
+
+Reading checks size and layout version. A line is one record, written by one append. An unfinished append
+leaves a *torn tail*: readers ignore it, and `repair` cuts it off before the next append.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from speedrunner.store.files import StorageError, read_content, write_atomic
+from speedrunner.store.files import (
+    RECORD_BYTES,
+    StorageError,
+    explain_errors,
+    open_regular,
+    read_content,
+    sync_folder,
+    write_atomic,
+)
+
+BUFFER = 2**20
+"""Bytes that a reader of lines asks for at once. Lines have up to hundreds of kilobytes."""
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -109,3 +126,129 @@ def is_json(line: bytes) -> bool:
     except _NOT_JSON:
         return False
     return True
+
+
+def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
+    """Append `record` as one line of JSON, completely or not at all. No other process may write the file.
+
+    Args:
+        path: the file, created if missing; its folder must exist.
+        record: the record. A lone surrogate in its texts, which UTF-8 cannot encode, becomes `?`.
+        durable: whether to wait until the line would also survive a power cut.
+
+    Raises `StorageError`: the write failed; the file has its old length again, if that was possible.
+    """
+    line = encode(record) + b"\n"
+    size: int | None = None
+    with explain_errors(path, "written"):
+        descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            try:
+                size = os.fstat(descriptor).st_size
+                if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                    # After an append that failed and could not be undone: never append to its remains.
+                    size -= repair(path)
+                _write(descriptor, line)
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)  # network file systems report a full disk here
+            if durable and size == 0:
+                sync_folder(path.parent)
+        except OSError:
+            if size is not None:
+                with (
+                    explain_errors(path, "truncated to its last complete line"),
+                    os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file,
+                ):
+                    file.truncate(size)
+            raise
+
+
+def read_records(path: Path, type_: type[Record]) -> list[Record]:
+    """Read a JSON-lines file. A missing file is empty, and a torn tail is left out.
+
+    Raises:
+        StorageError: the file cannot be read, or a line other than the last is broken.
+        UnknownFormat: a record's `format` is not the default of its type.
+    """
+    return list(iterate_records(path, type_))
+
+
+def iterate_records(path: Path, type_: type[Record]) -> Iterator[Record]:
+    """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory."""
+    decode = make_decoder(type_)
+    for number, _, line in iterate_lines(path):
+        yield decode(line, f"{path}, line {number},")
+
+
+def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file, one at a time
+    in memory.
+
+    A missing file has no lines, and a torn tail is left out. Raises `StorageError`, also if a line exceeds
+    `RECORD_BYTES`.
+    """
+    with explain_errors(path, "read"):
+        try:
+            descriptor = open_regular(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        with os.fdopen(descriptor, "rb", BUFFER) as file:
+            start, line = 0, file.readline(RECORD_BYTES + 1)
+            for number in count(1):
+                if len(line) > RECORD_BYTES:
+                    raise StorageError(
+                        f"{path}, line {number} has more than {RECORD_BYTES} bytes, the limit of a line"
+                    )
+                following = file.readline(RECORD_BYTES + 1)
+                if not line.endswith(b"\n") or not (following.endswith(b"\n") or is_json(line)):
+                    return
+                yield number, start, line[:-1]
+                start, line = start + len(line), following
+
+
+def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield lines of an append-only file by their start and size in bytes. Raises `StorageError`."""
+    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        for start, size in places:
+            file.seek(start)
+            yield file.read(size)
+
+
+def repair(path: Path) -> int:
+    """Cut off a torn tail and return its length in bytes (0: the file was complete).
+
+    The tail is everything after the last newline, even if it is valid JSON, because its append was never
+    confirmed. It is also a last line that is not JSON (blocks lost in a power cut).
+    """
+    with explain_errors(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        end = find_end(file, size)
+        if end < size:
+            file.truncate(end)
+            os.fsync(file.fileno())
+        return size - end
+
+
+def find_end(file: BinaryIO, size: int) -> int:
+    """Return where the torn tail in the first `size` bytes of a file begins; `size` if there is none.
+
+    The file is read, not mapped: a disk error in a mapped page kills the process. Raises `OSError`.
+    """
+    for window in (2**16, 2**20, 2 * RECORD_BYTES):
+        start = max(size - window, 0)
+        file.seek(start)
+        tail = file.read(size - start)
+        end = tail.rfind(b"\n") + 1
+        last = tail.rfind(b"\n", 0, end - 1) + 1
+        if last or not start:
+            return start + (end if is_json(tail[last:end]) else last)
+    return size  # readers refuse so long a line
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """Write all of `line`. A partial write is retried for the error that explains it."""
+    rest = memoryview(line)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from speedrunner.store import files, json_records
-from speedrunner.store.folders import whole_folder
+from speedrunner.store.files import whole_folder
 from speedrunner.store.records import FORMAT, Policy, Skill
 
 INDEX = "library.json"

@@ -7,15 +7,18 @@ moments in Unix seconds.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, Literal, Self
 
 import msgspec
 
 from envs import Outcome, Task
+from serving.meter import LedgerRow
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Integer, Number, Prices, Timestamp, Usage
+from speedrunner.store.files import StorageError
 
 FORMAT = 2
 """Layout version of every record below."""
@@ -83,7 +86,7 @@ class CallNode(msgspec.Struct):
         omitted: number of calls below this one that ran without being recorded, because there were too many,
             they were too deep, or the record of the episode was full.
         line: line of the calling skill that made the call, counted from its `def` as 1. Unset (and not in
-            the JSON) for an agent's own call and in runs that earlier versions played.
+            the JSON) for an agent's own call.
 
     Arguments, results and errors that did not fit are replaced by short descriptions or by their length.
     """
@@ -126,7 +129,7 @@ class Turn(msgspec.Struct):
         queued_s: seconds that the request waited for room in the engine's cache, or without an engine.
         role: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
-        request: id of its rows in the ledger; empty in records of earlier versions.
+        request: id of its rows in the ledger.
     """
 
     messages: list[Message]
@@ -158,7 +161,7 @@ class WorldStep(msgspec.Struct, frozen=True, omit_defaults=True):
         turn: number, from 0, of the turn that shows the call, either as its executed call or, for a tool of
             the method, as the first call below that.
         call: a call that no turn shows.
-        load: a replacement of the skills; see `speedrunner.store.modules`.
+        load: a replacement of the skills; see `apply_hunks`.
     """
 
     turn: Integer | None = None
@@ -228,8 +231,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
         score: in [0, 1]; `None` after an infrastructure error.
         skill_calls: actor calls that named a skill.
         invalid_calls: completions without a valid call.
-        repeated_calls: calls that repeat the one before; see `count_repeats`. `None` in rows of
-            earlier versions.
+        repeated_calls: calls that repeat the one before; see `count_repeats`.
     """
 
     episode: str
@@ -247,7 +249,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
     invalid_calls: Integer
     usage: Usage
     seconds: Number
-    repeated_calls: Integer | None = None
+    repeated_calls: Integer
     format: Integer = FORMAT
 
 
@@ -452,7 +454,7 @@ class Process(msgspec.Struct, kw_only=True):
         machine: the hardware.
         sandbox: what confined skills and inducer code, and from what.
         history: digest of the training history that the run carries from another run; empty without one.
-        plan: whole SHA-256 of `analysis.yaml` next to the run, or `none`; empty in earlier versions.
+        plan: whole SHA-256 of `analysis.yaml` next to the run, or `none`.
         changes: accepted differences from the previous process.
     """
 
@@ -470,6 +472,86 @@ class Process(msgspec.Struct, kw_only=True):
     machine: Machine
     sandbox: str
     history: str = ""
-    plan: str = ""
+    plan: str = "none"
     changes: list[str] = []
     format: Integer = FORMAT
+
+
+class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The purpose of a request. `None`: does not apply (readiness checks, probes).
+
+    Attributes:
+        phase: `train`, `test` or `sleep`.
+        policy: version of the policy in use.
+        episode: key of the episode or sleep.
+        attempt: number of the attempt, from 1.
+        role: the requester: `actor`, `inducer`, `prefix_warm_up` and so on. Set when the conversation is
+            opened.
+        replica: the replica of the engine that got the request. Set at the same time.
+    """
+
+    phase: str | None = None
+    policy: int | None = None
+    episode: str | None = None
+    attempt: int | None = None
+    role: str | None = None
+    replica: int | None = None
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Self:
+        """Read the labels of a row and ignore other ones."""
+        return msgspec.convert(labels, cls, strict=False)
+
+    def plain(self) -> dict[str, str]:
+        """Return the labels in the form that a row stores."""
+        return {name: str(value) for name, value in msgspec.to_builtins(self).items()}
+
+
+def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> dict[str, int]:
+    """Return the highest attempt so far for each value of the label `episode`; the next attempt is one more.
+
+    Args:
+        rows: the ledger.
+        episodes: finished episodes, since one that broke at its start has no row in the ledger.
+
+    Raises `StorageError`: an attempt is not a number.
+    """
+    highest: dict[str, int] = {}
+    tried = {attempt_of(row.labels) for row in rows} | {(row.episode, str(row.attempt)) for row in episodes}
+    for episode, attempt in tried:
+        if episode is not None:
+            try:
+                highest[episode] = max(int(attempt or ""), highest.get(episode, 0))
+            except ValueError as error:
+                raise StorageError(f"the ledger has a row of {episode!r} with no attempt: {error}") from error
+    return highest
+
+
+def attempt_of(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the labels `episode` and `attempt` of a row."""
+    return labels.get("episode"), labels.get("attempt")
+
+
+def hunks(before: Module, after: Module) -> list[Hunk]:
+    """Return the changes that turn one module into the other."""
+    old, new = _lines(before), _lines(after)
+    found = SequenceMatcher(None, old, new).get_opcodes()
+    return [Hunk(first, end, new[start:stop]) for kind, first, end, start, stop in found if kind != "equal"]
+
+
+def apply_hunks(before: Module, changes: Sequence[Hunk]) -> Module:
+    """Return the module after the changes: the second argument of `hunks`."""
+    lines = _lines(before)
+    for cut in reversed(changes):
+        lines[cut.first : cut.end] = cut.lines
+    public, private, source = ([line[1:] for line in lines if line[:1] == mark] for mark in _MARKS)
+    return Module("\n".join(source), tuple(public), tuple(private))
+
+
+_MARKS = "+-="
+"""Prefixes of lines with public names, private names and source."""
+
+
+def _lines(module: Module) -> list[str]:
+    parts = (module.public, module.private, module.source.split("\n"))
+    return [mark + line for mark, part in zip(_MARKS, parts, strict=True) for line in part]

@@ -1,7 +1,7 @@
 """Read runs: `load` gives people and commands a `RunData`.
 
     stored_run.RunFiles   the layout of a run        ┐
-    episode_file          finds and reads episodes   ├─ RunData ── history.History, for methods
+    EpisodeFile           finds and reads episodes   ├─ RunData ── history.History, for methods
     records               typed records              ┘      └───── results.loading.Run, for notebooks
 
 Reading takes no lock and works while a run is played; unfinished records are left out.
@@ -10,10 +10,10 @@ Reading takes no lock and works while a run is played; unfinished records are le
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -21,27 +21,20 @@ from serving.meter import LedgerRow, Reconciliation
 from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.plain.plain_yaml import NotPlain, read_yaml
-from speedrunner.store import files, json_lines, json_records
-from speedrunner.store.episode_file import EpisodeFile
+from speedrunner.store import files, json_records
 from speedrunner.store.episode_summary import summarize_episode
-from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import (
+    FORMAT,
     EpisodeRow,
     OfferedTools,
     Phase,
     Process,
     SleepRecord,
     Trajectory,
+    attempt_of,
+    attempts,
 )
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
-
-RETIRED: dict[str, dict[str, tuple[object, ...]]] = {
-    "library": {"remove": ([],)},
-    "method": {"cost_aware": (False,), "guard": ("off",), "guard_episodes": (5,), "notes": (False,)},
-    "run": {"budget_tokens": (None,)},
-    "serving": {"api_key_file": (None,), "port": (None,), "token_ids": (False, True)},
-}
-"""Settings in runs of earlier versions. With these values they had no effect on what was played."""
 
 
 def load(path: Path | str) -> RunData:
@@ -89,13 +82,6 @@ class RunData:
             raise RunDirectoryError(f"{self.files.config} cannot be read: {error}") from error
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.files.config} contains no configuration")
-        for section, retired in RETIRED.items():
-            if isinstance(given := config.get(section), dict):
-                config[section] = {
-                    key: value for key, value in given.items() if value not in retired.get(key, ())
-                }
-        if isinstance(method := config.get("method"), dict) and method.get("name") == "opo":
-            method.pop("overflow", None)  # an option that other methods still have
         return config
 
     @cached_property
@@ -167,7 +153,7 @@ class RunData:
     @cached_property
     def written_rows(self) -> list[EpisodeRow]:
         """Return the rows of `episodes.jsonl`, one for every attempt that ended."""
-        return json_lines.read_records(self.files.episodes, EpisodeRow)
+        return json_records.read_records(self.files.episodes, EpisodeRow)
 
     @cached_property
     def missing_rows(self) -> list[EpisodeRow]:
@@ -197,7 +183,7 @@ class RunData:
 
     def iterate_ledger(self) -> Iterator[LedgerRow]:
         """Yield the ledger as written, one row at a time in memory."""
-        yield from json_lines.iterate_records(self.files.requests, LedgerRow)
+        yield from json_records.iterate_records(self.files.requests, LedgerRow)
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
@@ -226,20 +212,20 @@ class RunData:
 
     @cached_property
     def tools(self) -> list[OfferedTools]:
-        """Return the tools that each role was offered; empty for runs of earlier versions."""
-        return json_lines.read_records(self.files.tools, OfferedTools)
+        """Return the tools that each role was offered."""
+        return json_records.read_records(self.files.tools, OfferedTools)
 
     @cached_property
     def processes(self) -> list[Process]:
         """Return the processes that worked on the run, each with everything that determined its results."""
-        return json_lines.read_records(self.files.processes, Process)
+        return json_records.read_records(self.files.processes, Process)
 
     @cached_property
     def reconciliations(self) -> list[Reconciliation]:
         """Return the ledger compared with the engine's counters, one record per process and engine that it
         stopped. A killed process leaves none.
         """
-        return json_lines.read_records(self.files.reconciliations, Reconciliation)
+        return json_records.read_records(self.files.reconciliations, Reconciliation)
 
     @property
     def prices(self) -> dict[str, Prices]:
@@ -292,3 +278,55 @@ class RunData:
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:
     """Return the last row of each episode, in the order of the first rows."""
     return list({row.episode: row for row in rows}.values())
+
+
+class EpisodeKey(msgspec.Struct):
+    """The key of a finished episode; the rest of its trajectory is not decoded."""
+
+    episode: str
+    attempt: int
+    format: int = FORMAT
+
+
+class Entry(NamedTuple):
+    """Position of one attempt at an episode in its file.
+
+    Attributes:
+        line: line number, from 1.
+        start, size: position and length of the line in bytes, without its newline.
+    """
+
+    episode: str
+    attempt: int
+    line: int
+    start: int
+    size: int
+
+
+class EpisodeFile:
+    """The trajectories of one batch or evaluation. Every access may raise `StorageError`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def attempts(self) -> list[Entry]:
+        """Return every attempt that ended, in order; a torn tail is left out."""
+        found: list[Entry] = []
+        for number, start, line in json_records.iterate_lines(self.path):
+            key = json_records.as_record(line, EpisodeKey, f"{self.path}, line {number},")
+            found.append(Entry(key.episode, key.attempt, number, start, len(line)))
+        return found
+
+    @cached_property
+    def newest(self) -> list[Entry]:
+        """Return the newest attempt at each episode."""
+        last = {each.episode: each for each in self.attempts}
+        return [each for each in self.attempts if last[each.episode] is each]
+
+    def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
+        """Yield the trajectories of attempts, one at a time in memory."""
+        places = [(each.start, each.size) for each in entries]
+        lines = json_records.lines_at(self.path, places) if places else ()
+        for each, line in zip(entries, lines, strict=True):
+            yield json_records.as_record(line, Trajectory, f"{self.path}, line {each.line},")

@@ -14,12 +14,12 @@ import msgspec
 
 from serving.meter import LedgerRow, Reconciliation
 from serving.tokens.tools import ToolSpec
-from speedrunner.store import files, json_lines, json_records
-from speedrunner.store.carried import CARRIED, copy_history
-from speedrunner.store.labels import Labels
+from speedrunner.store import files, json_records
+from speedrunner.store.history import CARRIED, copy_history
 from speedrunner.store.process_notes import ACCEPTABLE
 from speedrunner.store.records import (
     EpisodeRow,
+    Labels,
     OfferedTools,
     Phase,
     Policy,
@@ -82,7 +82,7 @@ class RunDirectory:
                 files.remove_leftovers(path)
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in FOLDERS)):
                     for file in path.glob(pattern):
-                        json_lines.repair(file)
+                        json_records.repair(file)
                         files.sync(file)
                 for folder in (path, *(path / name for name in FOLDERS)):
                     files.sync_folder(folder)
@@ -123,7 +123,7 @@ class RunDirectory:
         self.policies.save(policy)
 
     def carry_history(self, source: RunData, version: int) -> None:
-        """Copy the training history that led to another run's policy. See `speedrunner.store.carried`.
+        """Copy the training history that led to another run's policy. See `speedrunner.store.history`.
 
         This replaces a copy by a process that was killed before it stored the policy: the other run may have
         continued since then.
@@ -197,7 +197,7 @@ class RunDirectory:
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         self._lock.check()
         with self._appending:
-            json_lines.append_record(path, record, durable=durable)
+            json_records.append_record(path, record, durable=durable)
 
     def _write_state(self, **changes: Any) -> None:
         self._lock.check()

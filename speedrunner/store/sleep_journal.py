@@ -20,7 +20,7 @@ import msgspec
 from serving.conversation import Completion
 from serving.errors import InvalidCall
 from serving.usage import Integer, Number
-from speedrunner.store import files, json_lines, json_records
+from speedrunner.store import files, json_records
 from speedrunner.store.records import Trajectory, Turn
 
 
@@ -57,7 +57,7 @@ class SleepStep(msgspec.Struct, kw_only=True):
 def read_steps(path: Path, sleep: int) -> list[SleepStep]:
     """Return the steps of an unfinished sleep; none if another sleep wrote the journal. Raises
     `StorageError`."""
-    return [step for step in json_lines.iterate_records(path, SleepStep) if step.sleep == sleep]
+    return [step for step in json_records.iterate_records(path, SleepStep) if step.sleep == sleep]
 
 
 class SleepJournal:
@@ -115,5 +115,5 @@ class SleepJournal:
         seconds = round(self.seconds, 3)
         record = SleepStep(sleep=self._sleep, attempt=self._attempt, seconds=seconds, **step)
         self._prepare()
-        json_lines.append_record(self._path, record, durable=True)
+        json_records.append_record(self._path, record, durable=True)
         self._note()

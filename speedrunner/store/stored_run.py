@@ -8,7 +8,7 @@ policies/v0000/                one folder per policy version
 trajectories/batch_0000.jsonl  training episodes, one line each, batches counted from 0
 evaluations/0050.jsonl         held-out episodes after that many training rollouts
 sleeps/0001.json               one file per sleep
-carried/0000/                  training history of the run that it started from, see speedrunner.store.carried
+carried/0000/                  training history of the run that it started from, see speedrunner.store.history
 sleep.jsonl                    journal of the running sleep, see speedrunner.store.sleep_journal
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
@@ -34,7 +34,7 @@ from typing import Literal
 import msgspec
 
 from envs import Task
-from speedrunner.store import files, json_lines, json_records
+from speedrunner.store import files, json_records
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import FORMAT, Phase
 
@@ -175,7 +175,7 @@ class RunFiles:
                 with os.fdopen(files.open_regular(path, os.O_RDONLY), "rb") as file:
                     bytes_left = os.fstat(file.fileno()).st_size
                     has = f"has {bytes_left:,} bytes"
-                    if bytes_left >= size > json_lines.find_end(file, bytes_left):
+                    if bytes_left >= size > json_records.find_end(file, bytes_left):
                         bytes_left, has = 0, "has a last line that is not JSON"
             except FileNotFoundError:
                 bytes_left, has = 0, "is missing"

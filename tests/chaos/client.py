@@ -9,7 +9,7 @@ from pathlib import Path
 
 from serving.engine.client import RetryPolicy
 from speedrunner.cli.app import main
-from speedrunner.store import lock_owner, run_lock
+from speedrunner.store import run_lock
 from tests.chaos.disk import Trigger, watch
 
 
@@ -50,7 +50,7 @@ class Client:
             os.chdir(self.folder)
         os.umask(self.umask)
         if self.machine:
-            lock_owner._machine = lambda: self.machine  # type: ignore[assignment]
+            run_lock._machine = lambda: self.machine  # type: ignore[assignment]
             run_lock.BEAT_S, run_lock.STALE_S = 0.05, 0.5
         wait_s = RetryPolicy.wait_s
         RetryPolicy.wait_s = lambda policy, retry: wait_s(policy, retry) / 10  # type: ignore[method-assign]

@@ -267,7 +267,7 @@ _FSYNC, _IO_OPEN = os.fsync, io.open
 
 
 class _Both:
-    """A stream for reading and truncating, as `json_lines.repair` uses it."""
+    """A stream for reading and truncating, as `json_records.repair` uses it."""
 
     def __init__(self, stream: Any, truncate: Any, descriptor: int) -> None:
         self._stream, self._truncate, self._descriptor = stream, truncate, descriptor

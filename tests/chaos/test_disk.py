@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from speedrunner.store import files, json_lines
-from speedrunner.store.lock_owner import Owner
+from speedrunner.store import files, json_records
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import Policy
-from speedrunner.store.run_lock import RunLock
+from speedrunner.store.run_lock import Owner, RunLock
 from speedrunner.store.rundir import RunDirectory
 from tests.chaos.disk import Disk, Trigger, operations, surviving, watch
 
@@ -72,12 +71,12 @@ def test_a_power_cut_leaves_a_prefix_of_each_file_s_writes() -> None:
 
 def _work(folder: Path, log: Path, trigger: Trigger | None) -> None:
     watch(folder, log, trigger)
-    json_lines.append_record(folder / "rows.jsonl", Policy(version=1), durable=True)
-    json_lines.append_record(folder / "rows.jsonl", Policy(version=2), durable=False)
+    json_records.append_record(folder / "rows.jsonl", Policy(version=1), durable=True)
+    json_records.append_record(folder / "rows.jsonl", Policy(version=2), durable=False)
     files.write_atomic(folder / "state.json", b"{}")
     PolicyStore(folder / "policies").save(Policy(version=0, notes="n"))
     (folder / "rows.jsonl").open("ab").close()
-    json_lines.repair(folder / "rows.jsonl")
+    json_records.repair(folder / "rows.jsonl")
 
 
 def _lock(folder: Path, log: Path, trigger: Trigger | None) -> None:
@@ -135,7 +134,7 @@ def test_a_power_cut_leaves_a_lock_with_its_owner_or_none(tmp_path: Path) -> Non
 def _append_trajectory(folder: Path, log: Path, trigger: Trigger | None) -> None:
     watch(folder, log, trigger)
     (folder / "trajectories").mkdir(exist_ok=True)
-    json_lines.append_record(folder / "trajectories/batch_0000.jsonl", Policy(version=1), durable=True)
+    json_records.append_record(folder / "trajectories/batch_0000.jsonl", Policy(version=1), durable=True)
 
 
 def _save_policy(folder: Path, log: Path, trigger: Trigger | None) -> None:

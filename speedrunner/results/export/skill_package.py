@@ -18,8 +18,7 @@ from pathlib import Path
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.library.library import Library
 from speedrunner.plain.console import shorten, visible
-from speedrunner.store.files import write_shared
-from speedrunner.store.folders import OUTPUT_MODE, whole_folder
+from speedrunner.store.files import OUTPUT_MODE, whole_folder, write_shared
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData
 

@@ -19,8 +19,7 @@ from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding
 from speedrunner.runs.verification.differences import Differences, contrast, turn_of
 from speedrunner.runs.verification.subject import Played, Subject
-from speedrunner.store.modules import apply_hunks
-from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory
+from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, apply_hunks
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.worker_messages import Executed
 

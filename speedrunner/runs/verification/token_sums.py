@@ -13,8 +13,7 @@ from speedrunner.runs.verification.differences import Differences, contrast, tur
 from speedrunner.runs.verification.subject import Subject
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.episode_summary import summarize_episode
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Turn
+from speedrunner.store.records import Labels, Turn
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
 
@@ -93,8 +92,6 @@ def _check_summaries(subject: Subject, found: Differences) -> int:
         row = rows.pop((episode.episode, episode.attempt), None)
         if row is not None:
             given = summarize_episode(episode, played.phase, before)
-            if row.repeated_calls is None:  # an earlier version wrote the row
-                given.repeated_calls = None
             found.expect(episode.episode, "its row in episodes.jsonl", row, given)
         elif subject.is_finished:
             found.differs(episode.episode, "it has no row in episodes.jsonl")

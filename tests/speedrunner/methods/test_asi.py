@@ -11,8 +11,7 @@ from speedrunner.library.library import Library
 from speedrunner.methods.append_only import TAKEN
 from speedrunner.methods.asi import ASI, Successful, find_excess, select_successful
 from speedrunner.runs.verification.policy_check import check_policies
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Policy, Termination, Trajectory
+from speedrunner.store.records import Labels, Policy, Termination, Trajectory
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 from tests.tampered_runs import subject

@@ -8,8 +8,7 @@ import pytest
 
 from serving.model_config import Role, Roles
 from speedrunner.methods.method_base import MethodBroke
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Termination, Trajectory
+from speedrunner.store.records import Labels, Termination, Trajectory
 from tests.scripted_engine import Answer, Request, call, say
 from tests.scripted_runs import PLANNED, Runs, ScriptedRun, check_files, keys
 from tests.speedrunner.run_samples import usage_of

@@ -14,7 +14,6 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.pages.playback import list_modules, list_steps, make_playback
 from speedrunner.pages.worlds import replay_pictures
-from speedrunner.store.modules import hunks
 from speedrunner.store.records import (
     CallNode,
     Message,
@@ -24,6 +23,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
     WorldStep,
+    hunks,
 )
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory

@@ -132,6 +132,7 @@ def _row(point: Evaluation, number: int) -> EpisodeRow:
         actions=20,
         skill_calls=0,
         invalid_calls=0,
+        repeated_calls=0,
         usage=Usage(),
         seconds=1.0,
     )

@@ -20,8 +20,7 @@ from speedrunner.results.pricing import price_book
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake, unfinished_steps
 from speedrunner.store.discovery import runs_below
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Termination
+from speedrunner.store.records import Labels, Termination
 from speedrunner.store.run_data import load
 from tests.scripted_engine import (
     BLOCK,

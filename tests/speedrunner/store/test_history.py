@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.store.carried import copy_history
 from speedrunner.store.files import StorageError
-from speedrunner.store.history import History
+from speedrunner.store.history import History, copy_history
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory

@@ -3,12 +3,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speedrunner.store.files import StorageError
 from speedrunner.store.json_records import UnknownFormat
 from speedrunner.store.policies import InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
@@ -71,13 +69,6 @@ class TestVersions:
         for version in (0, 1, 10, 2):
             store.save(Policy(version=version))
         assert store.versions() == [0, 1, 2, 10]
-
-    def test_a_version_never_changes(self, store):
-        store.save(POLICY)
-        with pytest.raises(StorageError, match="already exists"):
-            store.save(msgspec.structs.replace(POLICY, notes="other"))
-        assert store.load(3) == POLICY
-        assert [path.name for path in store.folder.iterdir()] == ["v0003"]
 
     def test_a_missing_version_names_those_that_exist(self, store):
         with pytest.raises(InvalidPolicy, match="no policy version 4; it has: none"):

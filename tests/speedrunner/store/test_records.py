@@ -1,44 +1,61 @@
+"""Attempts in a ledger, and differences between modules of skills."""
+
 from __future__ import annotations
 
-from envs import Outcome
-from serving.usage import Usage
-from speedrunner.store.episode_summary import summarize_episode
-from speedrunner.store.records import EpisodeRow, Termination
-from tests.speedrunner.run_samples import TASK, trajectory
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.meter import LedgerRow
+from speedrunner.store.files import StorageError
+from speedrunner.store.records import Module, apply_hunks, attempts, hunks
+from speedrunner.store.stored_run import sleep_key
+from tests.speedrunner.run_samples import request
 
 
-def test_every_count_of_a_row():
-    assert summarize_episode(trajectory("test/0050/3", attempt=2), "test", 50) == EpisodeRow(
-        episode="test/0050/3",
-        phase="test",
-        checkpoint=50,
-        task=TASK,
-        policy=0,
-        attempt=2,
-        termination=Termination.SUCCESS,
-        score=1.0,
-        success=True,
-        llm_calls=2,
-        actions=3,
-        skill_calls=1,
-        invalid_calls=1,
-        usage=Usage(230, 180, 30, 5),
-        seconds=1.5,
-        repeated_calls=0,
+def test_the_highest_attempt_of_an_episode_is_known_from_the_ledger():
+    labels = (
+        {"episode": "train/0000", "attempt": "1"},
+        {"episode": "train/0000", "attempt": "2"},
+        {"episode": "train/0000", "attempt": "1"},
+        {"episode": sleep_key(1), "attempt": "10"},
+        {"role": "readiness"},
     )
+    rows = [
+        LedgerRow(
+            request="r", retry=0, time=0.0, labels=each, model="m", status="ok", wasted=False, usage=None,
+            seconds=0.0,
+        )
+        for each in labels
+    ]  # fmt: skip
+    assert attempts(rows) == {"train/0000": 2, "sleep/0001": 10}
 
 
-def test_a_fault_of_ours_is_unscored_and_not_zero():
-    row = summarize_episode(
-        trajectory(termination=Termination.ENGINE_ERROR, outcome=None, error="gone"), "train", 0
-    )
-    assert row.score is None
-    assert row.success is None
-    assert row.llm_calls == 2
+@pytest.mark.parametrize("attempt", ["x", "9" * 5000, None])
+def test_an_attempt_that_is_no_number_is_named(attempt):
+    row = request()
+    row.labels.pop("attempt")
+    row.labels.update({"attempt": attempt} if attempt else {})
+    with pytest.raises(StorageError, match=r"the ledger has a row of 'train/0000' with no attempt"):
+        attempts([row])
 
 
-def test_a_failure_is_scored():
-    row = summarize_episode(
-        trajectory(termination=Termination.FAILURE, outcome=Outcome(0.25, False, {})), "train", 0
-    )
-    assert (row.score, row.success) == (0.25, False)
+NAMES = st.lists(st.sampled_from(["go", "step", "_help", "far"]), unique=True).map(tuple)
+SOURCES = st.lists(st.sampled_from(["", "import re", "def go():", "    look()", "+x"])).map("\n".join)
+MODULES = st.builds(Module, SOURCES, NAMES, NAMES)
+
+
+@given(MODULES, MODULES)
+def test_what_differs_leads_from_one_to_the_other(one: Module, other: Module) -> None:
+    assert apply_hunks(one, hunks(one, other)) == other
+    assert hunks(one, one) == []
+
+
+def test_of_a_large_library_that_grows_only_what_is_new_is_kept() -> None:
+    def module(count: int, *imports: str) -> Module:
+        skills = [f'def skill_{n}():\n    """Do {n}."""\n    return look({n})' for n in range(count)]
+        names = tuple(f"skill_{n}" for n in range(count))
+        return Module("\n\n\n".join([*imports, *skills]), names)
+
+    found = hunks(module(300), module(301, "import re"))
+    assert sum(len(cut.lines) for cut in found) < 20

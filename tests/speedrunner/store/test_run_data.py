@@ -61,13 +61,6 @@ def test_a_run_that_goes_on_is_read_without_a_lock(run):
     assert data.requests == []
 
 
-def test_settings_that_had_no_effect_are_left_out(run):
-    method = "method: {name: opo, overflow: skip, guard: 'off', notes: true}\n"
-    run.files.config.write_text(method + "run: {budget_tokens: null, seed: 1}\n")
-    kept = {"method": {"name": "opo", "notes": True}, "run": {"seed": 1}}
-    assert load(run.path).config == kept
-
-
 def test_a_summary_row_lost_in_a_kill_is_derived(run):
     complete = load(run.path).episodes
     (run.path / "episodes.jsonl").unlink()

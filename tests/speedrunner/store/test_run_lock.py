@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from speedrunner.store import run_lock as lock_module
-from speedrunner.store.lock_owner import Owner
-from speedrunner.store.run_lock import STALE_S, LockHeld, LockLost, RunLock
+from speedrunner.store.run_lock import STALE_S, LockHeld, LockLost, Owner, RunLock
 from tests.processes import HANGS_S
 
 HOLD = """
@@ -233,7 +232,7 @@ RACE = """
 import os, sys, time
 from pathlib import Path
 import msgspec
-from speedrunner.store.lock_owner import Owner
+from speedrunner.store.run_lock import Owner
 from speedrunner.store.run_lock import LockHeld, RunLock
 path, wins, leave_stale = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "stale"
 witness = path.with_name("witness")

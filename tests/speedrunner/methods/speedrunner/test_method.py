@@ -18,8 +18,7 @@ from speedrunner.config.compose import compose
 from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.store.history import History
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Policy, Skill, Termination
+from speedrunner.store.records import Labels, Policy, Skill, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.sleep_journal import SleepJournal
 from tests.scripted_engine import Request, Script, call, overflow, say

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from speedrunner.store.files import (
     StorageError,
 )
-from speedrunner.store.json_lines import append_record, find_end, read_records, repair
-from speedrunner.store.json_records import UnknownFormat
+from speedrunner.store.json_records import UnknownFormat, append_record, find_end, read_records, repair
 from speedrunner.store.records import Trajectory
 from tests.processes import HANGS_S
 from tests.speedrunner.run_samples import trajectory
@@ -120,9 +119,9 @@ FILL = """
 import sys
 from pathlib import Path
 from speedrunner.store.files import StorageError
-from speedrunner.store.json_lines import append_record, read_records
+from speedrunner.store.json_records import append_record, read_records
 sys.path.insert(0, sys.argv[2])  # the checkout
-from tests.speedrunner.store.test_json_lines import Note
+from tests.speedrunner.store.test_json_records import Note
 path = Path(sys.argv[1]) / "notes.jsonl"
 appended = 0
 try:
