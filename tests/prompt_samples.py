@@ -24,8 +24,7 @@ from serving.model import Messages
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.loop import plain_messages
-from speedrunner.agents.toolbox import Toolbox
+from speedrunner.agents.loop import Toolbox, plain_messages
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
 from speedrunner.methods.ace import ACE, Item, Playbook, decode_playbook

@@ -15,8 +15,7 @@ from serving.conversation import Completion, Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
-from speedrunner.agents.loop import Clock, Execute, ToolReply, run_agent
-from speedrunner.agents.toolbox import Toolbox
+from speedrunner.agents.loop import Clock, Execute, Toolbox, ToolReply, run_agent
 from speedrunner.library.library import Library
 from speedrunner.store.records import (
     CallNode,
@@ -39,7 +38,6 @@ Watch = Callable[[str, Conversation, Turn | None], None]
 """
 
 
-@dataclass(eq=False)
 class EpisodeContext:
     """A method's access to one episode. `play_episode` creates it.
 
@@ -58,23 +56,35 @@ class EpisodeContext:
         model: returns the model that plays a role.
     """
 
-    opening: Opening
-    clock: Clock
-    _actor: Actor
-    _worker: EnvWorker
-    _trajectory: Trajectory
-    _labels: Labels
-    _watch: Watch
-    _module: Module
-
-    def __post_init__(self) -> None:
-        self.task = self._trajectory.task
-        self.training = self._labels.phase == "train"
-        self.observation = self.opening.observation
-        self.method_state = self._trajectory.method_state
-        self.library = self._actor.library
-        self.model = self._actor.model
-        self.env = self._actor.env
+    def __init__(
+        self,
+        spec: ActorSpec,
+        opening: Opening,
+        actor: Actor,
+        worker: EnvWorker,
+        trajectory: Trajectory,
+        labels: Labels,
+        watch: Watch,
+    ) -> None:
+        limits = actor.limits
+        self.task = trajectory.task
+        self.env = actor.env
+        self.opening = opening
+        self.training = labels.phase == "train"
+        self.clock = Clock(limits.llm_calls, time.monotonic() + limits.wall_s, limits.answers_count)
+        self.observation = opening.observation
+        self.method_state = trajectory.method_state
+        self.library = actor.library
+        self.model = actor.model
+        self._actor = actor
+        self._worker = worker
+        self._trajectory = trajectory
+        self._labels = labels
+        self._watch = watch
+        self._spec = spec
+        self._module = spec.library.module()
+        self._first_messages = spec.messages(actor.env, opening, actor.config.run.wording)
+        trajectory.prompt_hash = spec.prompt_hash(actor.env, self._first_messages)
         self._conversations = 0
         self._open: list[Conversation] = []  # all but the last wait for the next one
         self._asked: list[CallNode | list[Hunk]] = []  # calls to the world and loads of libraries, in order
@@ -101,9 +111,11 @@ class EpisodeContext:
             ServingError, WorkerError: infrastructure errors; do not catch them.
         """
         now = Opening(instruction or self.opening.instruction, self.observation)
-        run = self._actor.config.run
-        messages, tools = spec.messages(self.env, now, run.wording), spec.list_tools(self.env)
+        run, messages = self._actor.config.run, self._first_messages
+        if spec is not self._spec or now != self.opening:
+            messages = spec.messages(self.env, now, run.wording)
         execute = self.execute if toolbox is None else self._tools(toolbox, spec.role)
+        tools = spec.list_tools(self.env)
         return await self._converse(spec.role, messages, tools, execute, llm_calls, run.stop_after_repeats)
 
     async def run_agent(
@@ -164,15 +176,15 @@ class EpisodeContext:
         shown: dict[int, int] = {}
         for number, turn in enumerate(self._trajectory.turns):
             if turn.executed is not None:  # for a tool of the method, its call is the call in the world
-                shown |= {id(each): number for each in (turn.executed, *turn.executed.calls[:1])}
-        return [
-            WorldStep(load=each)
-            if isinstance(each, list)
-            else WorldStep(call=each)
-            if id(each) not in shown
-            else WorldStep(turn=shown[id(each)])
-            for each in self._asked
-        ]
+                shown |= {id(node): number for node in (turn.executed, *turn.executed.calls[:1])}
+
+        def step(asked: CallNode | list[Hunk]) -> WorldStep:
+            if isinstance(asked, list):
+                return WorldStep(load=asked)
+            turn = shown.get(id(asked))
+            return WorldStep(call=asked) if turn is None else WorldStep(turn=turn)
+
+        return [step(asked) for asked in self._asked]
 
     def _tools(self, toolbox: Toolbox, role: str) -> Execute:
         """Return the function that runs a role's calls: the toolbox its own tools, the world all others."""
@@ -210,13 +222,7 @@ class EpisodeContext:
             self._open.append(conversation)
             try:
                 return await run_agent(
-                    conversation,
-                    messages,
-                    execute,
-                    self.clock,
-                    record,
-                    most=most,
-                    most_repeats=most_repeats,
+                    conversation, messages, execute, self.clock, record, most=most, most_repeats=most_repeats
                 )
             finally:
                 self._open.pop()
@@ -291,13 +297,8 @@ async def play_episode(
         module = spec.library.module()
         if episode.stored is not None:
             trajectory.module = hunks(episode.stored, module)
-        limits = actor.limits
-        opening = await worker.reset(episode.task, module, limits.actions, episode.seed)
-        messages = spec.messages(actor.env, opening, actor.config.run.wording)
-        trajectory.prompt_hash = spec.prompt_hash(actor.env, messages)
-        deadline = time.monotonic() + limits.wall_s
-        clock = Clock(limits.llm_calls, deadline, answers_count=limits.answers_count)
-        context = EpisodeContext(opening, clock, actor, worker, trajectory, labels, watch, module)
+        opening = await worker.reset(episode.task, module, actor.limits.actions, episode.seed)
+        context = EpisodeContext(spec, opening, actor, worker, trajectory, labels, watch)
         trajectory.termination = await play(context, spec)
     except WorkerError as error:
         trajectory.termination = Termination.ENVIRONMENT_ERROR

@@ -12,7 +12,7 @@ READERS = ("show", "compare", "cost", "report", "view", "status", "export", "lib
 
 def explain(error: Exception, arguments: Sequence[str]) -> str | None:
     """Return the line for a command's error; `None` for a bug, which shows its traceback."""
-    from speedrunner.agents.toolbox import ToolError
+    from speedrunner.agents.loop import ToolError
     from speedrunner.library.rules import InvalidSkill
 
     text = str(error)

@@ -11,7 +11,6 @@ from envs import Primitive
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
 from speedrunner.library.library import Library
-from speedrunner.library.text import source_text
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.policies import InvalidPolicy
@@ -32,7 +31,8 @@ def library(
     Example: speedrunner library runs/demo 2
     """
     directory, found = find_policy(str(run) if version is None else f"{run}:{version}")
-    say(source_text(*load_library(directory, found)))
+    library, notes = load_library(directory, found)
+    say(library.annotated_source(notes))
 
 
 def load_library(directory: RunData, version: int, trust: Sequence[str] | None = None) -> tuple[Library, str]:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.agents.failure import describe_failure
-from speedrunner.agents.texts import full_lines, sleep_lines
+from speedrunner.agents.texts import describe_failure, full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
 from speedrunner.plain.console import align_columns

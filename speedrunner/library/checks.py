@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Collection, Iterator
 from types import CodeType
 
-from speedrunner.library.definition import Definition
+from speedrunner.library.definition import Definition, compile_source
 from speedrunner.library.rules import (
     ALLOWED_MODULES,
     NAME_LIMIT,
@@ -19,7 +19,6 @@ from speedrunner.library.rules import (
     suggestion,
 )
 from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
-from speedrunner.library.source import compile_source, parse_source
 
 FORBIDDEN_BUILTINS = frozenset(
     {
@@ -51,7 +50,7 @@ def problems_of(
         types: the module's types.
         is_tool: whether the actor is to call it.
     """
-    (node,) = parse_source(each.source).body
+    node = each.tree
     yield from _naming_problems(each, primitives)
     match node:
         case ast.FunctionDef():

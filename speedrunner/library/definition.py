@@ -1,25 +1,33 @@
-"""Parse a library's module into definitions: imports, constants, classes and functions."""
+"""Parse model-written source text into definitions: imports, constants, classes and functions.
+
+No text is executed.
+"""
 
 from __future__ import annotations
+import __future__
 
 import ast
+import copy
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
+from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from pyflakes import checker, messages  # type: ignore[import-untyped]
 
-from speedrunner.library.rules import InvalidSkill
-from speedrunner.library.source import check_size, first_line, parse_source, text_of, tidy_source
+from speedrunner.library.rules import DEPTH_LIMIT, MODULE_BYTES, SHOWN_CHARS, InvalidSkill
 
 HEADER = "from __future__ import annotations"
 """First line of every library module: annotations are documentation there and are never evaluated."""
 
 _GAP = "\n\n\n"
+
+TOO_DEEP = f"the code is nested too deeply; {DEPTH_LIMIT} levels are allowed"
 
 
 class Names(NamedTuple):
@@ -91,18 +99,27 @@ class Definition:
     source: str
     line: int = field(compare=False)
 
+    @property
+    def tree(self) -> ast.stmt:
+        """Return its syntax tree, which must not be changed."""
+        return _parse_definition(self.source).body[0]
+
     @cached_property
     def head(self) -> ast.stmt:
-        """Return its syntax tree; a function's body is cut after the docstring."""
-        node = parse_source(self.source).body[0]
+        """Return its syntax tree to keep; a function's body is cut after the docstring."""
+        node = copy.copy(self.tree)
         if isinstance(node, ast.FunctionDef):
-            del node.body[1:]
+            node.body = node.body[:1]
         return node
 
     @cached_property
     def names(self) -> Names:
         """Return the names in it."""
-        return _Walk(parse_source(self.source)).names
+        tree = _parse_definition(self.source)
+        names = _Walk(tree).names
+        for node in ast.walk(tree):  # or the head would keep the whole tree in memory
+            vars(node).pop("_pyflakes_parent", None)
+        return names
 
     def mentions(self, name: str) -> bool:
         """Return whether its code, annotations included, uses a name of the module."""
@@ -131,6 +148,54 @@ class Definition:
             what = f"{self.name} also uses {min(taken, default=new)} as a local name"
             raise InvalidSkill(f"{what}; change that first, then rename")
         return changed
+
+
+def check_size(source: str) -> None:
+    """Raise `InvalidSkill` if a text is larger than a library may be."""
+    if len(source) > MODULE_BYTES or len(source.encode(errors="replace")) > MODULE_BYTES:
+        raise InvalidSkill(f"the module has more than {MODULE_BYTES} bytes, the limit")
+
+
+def tidy_source(source: str) -> str:
+    """Return a text with uniform line ends and without common indentation."""
+    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    found = re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*([^\S\n]+)[^\s#]", text)
+    return re.sub(f"(?m)^{re.escape(found[1])}", "", text) if found else text
+
+
+def parse_source(source: str) -> ast.Module:
+    """Parse a text of a library. Raises `InvalidSkill` if it is not valid Python, too large or too deep."""
+    check_size(source)
+    with _explain_syntax_errors():
+        tree = ast.parse(source)
+    waiting: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
+    while waiting:
+        node, line, depth = waiting.pop()
+        line = getattr(node, "lineno", line)
+        if depth > DEPTH_LIMIT:
+            raise InvalidSkill(f"line {line}: {TOO_DEEP}")
+        depth += 1
+        for value in vars(node).values():  # twice as fast as `ast.iter_child_nodes`
+            if isinstance(value, ast.AST):
+                waiting.append((value, line, depth))
+            elif isinstance(value, list):
+                waiting += [(each, line, depth) for each in value if isinstance(each, ast.AST)]
+    return tree
+
+
+def compile_source(source: str) -> CodeType:
+    """Compile a text, which finds errors that the parser misses. Raises `InvalidSkill`."""
+    check_size(source)
+    with _explain_syntax_errors():
+        flags = __future__.annotations.compiler_flag  # the library's module has it, too
+        code: CodeType = compile(source, "<skill>", "exec", flags, dont_inherit=True)
+    return code
+
+
+@lru_cache(maxsize=64)
+def _parse_definition(source: str) -> ast.Module:
+    """Parse a definition, which is read several times during an edit."""
+    return parse_source(source)
 
 
 def read_text(source: str) -> list[Definition]:
@@ -201,12 +266,12 @@ def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, 
 
 def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:
     """Yield the definitions of a statement at the top level of a text."""
-    text, line = text_of(statement, lines), first_line(statement)
+    text, line = text_of(statement, lines), _first_line(statement)
     match statement:
         case ast.ImportFrom(module="__future__") | ast.Expr(value=ast.Constant(value=str())):
             pass  # the library's module has its own such import
         case ast.Import() | ast.ImportFrom():
-            for alias in statement.names:  # one definition per name
+            for alias in [*statement.names]:  # one definition per name
                 statement.names = [alias]
                 name = alias.asname or alias.name.partition(".")[0]
                 yield Definition(name, "import", ast.unparse(statement), line)
@@ -218,3 +283,34 @@ def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:
             yield Definition(name, "function", text, line)
         case _:
             yield Definition("", "other", text, line)
+
+
+def text_of(node: ast.stmt | ast.expr, lines: list[str]) -> str:
+    """Return the text of a statement, with its decorators, or of an expression in these lines."""
+    first = _first_line(node)
+    text = [line.encode() for line in lines[first - 1 : node.end_lineno]]  # columns count bytes
+    text[-1] = text[-1][: node.end_col_offset]
+    text[0] = text[0][node.col_offset :]
+    return b"\n".join(text).decode()
+
+
+def _first_line(node: ast.stmt | ast.expr) -> int:
+    """Return the first line of a statement, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min(each.lineno for each in (node, *decorators))
+
+
+@contextmanager
+def _explain_syntax_errors() -> Iterator[None]:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    except SyntaxError as error:
+        place = f"line {error.lineno}: " if error.lineno else ""
+        line = (error.text or "").strip()
+        text = f": {line[:SHOWN_CHARS]}{'...' * (len(line) > SHOWN_CHARS)}" if line else ""
+        raise InvalidSkill(f"{place}{error.msg}{text}") from None
+    except ValueError as error:  # lone surrogates, null bytes
+        raise InvalidSkill(f"the source is not valid Python: {error}") from None
+    except (RecursionError, MemoryError):
+        raise InvalidSkill(TOO_DEEP) from None

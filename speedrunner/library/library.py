@@ -19,10 +19,13 @@ from speedrunner.library.checks import problems_of
 from speedrunner.library.definition import (
     Definition,
     arrange_definitions,
+    check_size,
+    compile_source,
     find_dependencies,
     module_text,
     read_module,
     read_text,
+    tidy_source,
 )
 from speedrunner.library.rules import (
     NAME_LIMIT,
@@ -33,12 +36,13 @@ from speedrunner.library.rules import (
     suggestion,
 )
 from speedrunner.library.signature import Types, read_signature
-from speedrunner.library.source import check_size, compile_source, tidy_source
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import Module, Policy, Skill
+from speedrunner.store.records import Edit, Module, Policy, Skill
 
 Load = Callable[[str], Awaitable[str | None]]
 """Loads a module in isolation. Returns the error; `None` if it loads."""
+
+EMPTY = "(the library is empty)"
 
 
 @dataclass(frozen=True)
@@ -78,42 +82,32 @@ class Library:
 
         Raises `InvalidPolicy`: the policy is damaged.
         """
-        names = [each.name for each in policy.skills]
+        names = [skill.name for skill in policy.skills]
         try:
             definitions = read_module(policy.module)
             library = replace(self, definitions=definitions, skills=policy.skills)
-            if sorted(each.name for each in definitions if each.kind == "function") != sorted(names):
+            if sorted(_functions(definitions)) != sorted(names):
                 raise InvalidSkill(f"its module should define {', '.join(names) or 'nothing'}")
-            refuse(
-                []
-                if trusted
-                else [
-                    line for each in definitions for line in library._list_problems(each, library._is_public)
-                ]
-            )
+            if not trusted:
+                refuse(library._list_problems(definitions))
         except InvalidSkill as error:
             raise InvalidPolicy(f"policy v{policy.version:04d} is no valid library: {error}") from error
         return library
 
     def last_visible(self, count: int) -> Library:
         """Return it with at most `count` public skills: those that were added to the library last."""
-        public = [each.name for each in self.skills if each.public]
+        public = [skill.name for skill in self.skills if skill.public]
         return self.hide_skills(public[: max(len(public) - count, 0)])
 
     def hide_skills(self, names: Collection[str]) -> Library:
         """Return it with these public skills private; other skills can still call them. Raises `InvalidSkill`
         with similar names if one is no public skill."""
-        shown = [each.name for each in self.skills if each.public]
-        refuse(
-            [
-                f"there is no public skill {each}{suggestion(each, shown)}"
-                for each in names
-                if each not in shown
-            ]
-        )
+        shown = [skill.name for skill in self.skills if skill.public]
+        unknown = [name for name in names if name not in shown]
+        refuse([f"there is no public skill {name}{suggestion(name, shown)}" for name in unknown])
         skills = (
-            msgspec.structs.replace(each, public=each.public and each.name not in names)
-            for each in self.skills
+            msgspec.structs.replace(skill, public=skill.public and skill.name not in names)
+            for skill in self.skills
         )
         return replace(self, skills=tuple(skills))
 
@@ -124,34 +118,49 @@ class Library:
     @cached_property
     def by_name(self) -> Mapping[str, Skill]:
         """Return the skills by name."""
-        return {each.name: each for each in self.skills}
+        return {skill.name: skill for skill in self.skills}
 
     @cached_property
     def named(self) -> Mapping[str, Definition]:
         """Return the definitions by name."""
-        return {each.name: each for each in self.definitions}
+        return {definition.name: definition for definition in self.definitions}
 
     @property
     def public(self) -> tuple[Skill, ...]:
         """Return the actor's skills, the longest unchanged first, so that an edit keeps the start of the
         prompt."""
-        shown = (each for each in self.skills if each.public)
-        return tuple(sorted(shown, key=lambda each: (each.edited, each.name)))
+        shown = (skill for skill in self.skills if skill.public)
+        return tuple(sorted(shown, key=lambda skill: (skill.edited, skill.name)))
 
     @property
     def shared(self) -> dict[str, str]:
         """Return the texts of imports, constants and classes by name."""
-        return {each.name: each.source for each in self.definitions if each.kind != "function"}
+        shared = (definition for definition in self.definitions if definition.kind != "function")
+        return {definition.name: definition.source for definition in shared}
 
     @property
     def source(self) -> str:
         """Return the module's text, which expects the primitives among its globals."""
         return module_text(self.definitions)
 
+    def annotated_source(self, notes: str = "") -> str:
+        """Return the source for readers, with a comment on each function's visibility and sleeps, then the
+        policy's notes, if any."""
+        functions = []
+        for skill in self.skills:
+            wrote = f"from sleep {skill.created}"
+            if skill.edited != skill.created:
+                wrote += f", edited in sleep {skill.edited}"
+            visibility = "public" if skill.public else "private"
+            functions.append(f"# {visibility}, {wrote}\n{self.named[skill.name].source}")
+        shown_notes = f"# notes for the actor\n{notes}" if notes else ""
+        parts = ["\n".join(self.shared.values()), *functions, shown_notes]
+        return "\n\n\n".join(filter(None, parts)) or EMPTY
+
     def module(self) -> Module:
         """Return the executable module."""
-        private = tuple(each.name for each in self.skills if not each.public)
-        return Module(self.source, tuple(each.name for each in self.public), private)
+        private = tuple(skill.name for skill in self.skills if not skill.public)
+        return Module(self.source, tuple(skill.name for skill in self.public), private)
 
     def skill(self, name: str) -> Skill:
         """Return a skill. Raises `InvalidSkill` with similar names if it does not exist."""
@@ -179,8 +188,8 @@ class Library:
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the actor's tools: the primitives, then the public skills."""
-        given = [ToolSpec.from_signature(each.name, each.signature, each.doc) for each in self.primitives]
-        return (*given, *(self.tool(each.name) for each in self.public))
+        given = [ToolSpec.from_signature(one.name, one.signature, one.doc) for one in self.primitives]
+        return (*given, *(self.tool(skill.name) for skill in self.public))
 
     def tool(self, name: str) -> ToolSpec:
         """Return a skill as the actor would see it."""
@@ -200,34 +209,56 @@ class Library:
         head = self.named[name].head
         assert isinstance(head, ast.FunctionDef)
         lines = self.named[name].source.split("\n")
-        return read_signature(head.args, self._types, lines, is_tool=self._is_public(name))[0]
+        return read_signature(head.args, self._types, lines, is_tool=self.by_name[name].public)[0]
 
     def excerpt(self, name: str, *, without: Collection[str] = ()) -> str:
         """Return a skill's source after what it uses, except `without` and what only those use."""
-        named = {each: found for each, found in self.named.items() if each == name or each not in without}
+        named = {key: value for key, value in self.named.items() if key == name or key not in without}
         needed = find_dependencies(name, named) - {name}
-        parts = [each.source for each in self.definitions if each.name in needed]
+        parts = [definition.source for definition in self.definitions if definition.name in needed]
         return "\n\n\n".join([*parts, self.named[name].source])
 
     def calls(self, name: str) -> tuple[str, ...]:
         """Return the skills and primitives that a skill mentions, sorted."""
-        reads = {each for each, _, _ in self.named[name].names.reads}
-        return tuple(sorted(each for each in reads if each in self.by_name or each in self._primitive_names))
+        reads = {read for read, _, _ in self.named[name].names.reads}
+        return tuple(sorted(reads & (self.by_name.keys() | self._primitive_names)))
 
     def callers(self, name: str) -> list[str]:
         """Return the other skills, and the shared classes, that call a skill."""
-        found = [each for each in self.definitions if each.name != name and each.mentions(name)]
-        return [each.name for each in found if each.kind == "function" or self.users(each.name) != [name]]
+        callers = [one for one in self.definitions if one.name != name and one.mentions(name)]
+        return [one.name for one in callers if one.kind == "function" or self.users(one.name) != [name]]
 
     def users(self, *names: str) -> list[str]:
         """Return the skills that mention one of these definitions, directly or through a class."""
-        found: set[str] = set()
+        users: set[str] = set()
         through = set(names)
         while through:
-            more = {each.name for each in self.definitions if any(map(each.mentions, through))} - found
-            found |= more
+            more = {one.name for one in self.definitions if any(map(one.mentions, through))} - users
+            users |= more
             through = more & self.shared.keys()
-        return [each.name for each in self.definitions if each.name in found and each.kind == "function"]
+        return [name for name in _functions(self.definitions) if name in users]
+
+    def apply(self, edit: Edit, *, sleep: int) -> Library:
+        """Return the library after an edit; this one if the edit changes nothing.
+
+        Args:
+            edit: from its record, in a sleep and again in a verification.
+            sleep: number of the sleep that edits.
+
+        Raises `InvalidSkill`: the library refuses the edit, or its record lacks arguments.
+        """
+        match edit:
+            case Edit(action="write", source=str(source)):
+                return self.write(source, sleep=sleep, public=edit.public)
+            case Edit(action="edit", old=str(old), new=str(new)):
+                return self.edit(edit.name, old, new, sleep=sleep)
+            case Edit(action="rename", new_name=str(new_name)):
+                return self.rename(edit.name, new_name, sleep=sleep)
+            case Edit(action="visibility", public=bool(public)):
+                return self.set_visibility(edit.name, public=public, sleep=sleep)
+            case Edit(action="delete"):
+                return self.delete(edit.name)
+        raise InvalidSkill(f"the {edit.action} of {edit.name} lacks its arguments")
 
     def write(
         self,
@@ -246,15 +277,14 @@ class Library:
                 call those with names that do not start with an underscore.
         """
         text = _read(source)
-        functions = [each.name for each in text if each.kind == "function"]
+        functions = _functions(text)
         if not functions:
             raise InvalidSkill("the source must define a function at the top level")
         if isinstance(public, bool):
-            seen = set(functions) if public else set[str]()
+            shown = dict.fromkeys(functions, public)
         else:
-            seen = {each for each in functions if each[0] != "_"} if public is None else set(public)
-        shown = {name: name in seen for name in functions}
-        return self._with_definitions(self._with(text), sleep, shown, text, self._clashes(text))
+            shown = {name: name[0] != "_" if public is None else name in public for name in functions}
+        return self._with_text(text, sleep, shown, self._clashes(text))
 
     def edit(self, name: str, old: str, new: str, *, sleep: int) -> Library:
         """Replace a piece of the text of a skill, or of a shared import, constant or class.
@@ -266,13 +296,11 @@ class Library:
             raise InvalidSkill(f"there is no skill {name}{suggestion(name, self.named)}")
         is_shared = name in self.shared
         text = _read(_replace_once(name, self.named[name].source, old, new))
-        made = [each.name for each in text if is_shared or each.kind == "function"]
+        made = [one.name for one in text] if is_shared else _functions(text)
         if made != [name]:
             advice = "" if is_shared else "; rename it instead"
             raise InvalidSkill(f"the edit would turn {name} into {', '.join(made) or 'nothing'}{advice}")
-        return self._with_definitions(
-            self._with(text), sleep, {}, text, () if is_shared else self._clashes(text)
-        )
+        return self._with_text(text, sleep, {}, () if is_shared else self._clashes(text))
 
     def rename(self, name: str, new_name: str, *, sleep: int) -> Library:
         """Rename a skill and every call of it. Docstrings and comments stay as they are."""
@@ -283,13 +311,12 @@ class Library:
             raise InvalidSkill(f"{new_name!r} is not a valid function name")
         if new_name in self.named:
             raise InvalidSkill(f"{new_name} is already in the library; choose another name")
-        users = [each for each in self.definitions if each.name == name or each.mentions(name)]
-        changed = {each.name: each.renamed(name, new_name) for each in users}
+        users = [one for one in self.definitions if one.name == name or one.mentions(name)]
+        changed = {user.name: user.renamed(name, new_name) for user in users}
         skills = {**self.by_name, name: msgspec.structs.replace(skill, name=new_name)}
-        definitions = [changed.get(each.name, each) for each in self.definitions]
-        return replace(self, skills=tuple(skills.values()))._with_definitions(
-            definitions, sleep, {}, [changed[name]]
-        )
+        definitions = [changed.get(one.name, one) for one in self.definitions]
+        renamed = replace(self, skills=tuple(skills.values()))
+        return renamed._with_definitions(definitions, sleep, text=[changed[name]])
 
     def set_visibility(self, name: str, *, public: bool, sleep: int) -> Library:
         """Show a skill to the actor, or hide it."""
@@ -301,7 +328,7 @@ class Library:
         skill = self.skill(name)
         if callers := self.callers(name):
             raise InvalidSkill(f"{name} is called by {', '.join(callers)}; change or delete these first")
-        return self._with_definitions([each for each in self.definitions if each.name != name], skill.edited)
+        return self._with_definitions([one for one in self.definitions if one.name != name], skill.edited)
 
     async def check_loading(self) -> None:
         """Load imports, constants and classes as an episode would; without classes this cannot fail.
@@ -310,12 +337,16 @@ class Library:
             InvalidSkill: they do not load.
             SandboxError: nothing can be loaded here.
         """
-        source = module_text(each for each in self.definitions if each.kind != "function")
+        source = module_text(one for one in self.definitions if one.kind != "function")
         if self.load and source and (why := await self.load(source)):
             raise InvalidSkill(f"the library cannot be loaded: {why}")
 
-    def _with(self, text: Sequence[Definition]) -> Iterable[Definition]:
-        return {**self.named, **{each.name: each for each in text}}.values()
+    def _with_text(
+        self, text: Sequence[Definition], sleep: int, shown: Mapping[str, bool], clashes: Iterable[Problem]
+    ) -> Library:
+        """Return the library with an author's definitions; see `_with_definitions`."""
+        definitions = {**self.named, **{definition.name: definition for definition in text}}
+        return self._with_definitions(definitions.values(), sleep, shown, text, clashes)
 
     def _with_definitions(
         self,
@@ -333,78 +364,83 @@ class Library:
             clashes: conflicts between the text and this library.
         """
         edited = replace(self, definitions=tuple(definitions))
-
-        def is_public(name: str) -> bool:
-            return shown[name] if name in shown else self._is_public(name)
-
-        changed = {each.name for each in edited.definitions if self.named.get(each.name) != each}
+        changed = {name for name, definition in edited.named.items() if self.named.get(name) != definition}
         changed.update(edited.users(*changed & self.shared.keys()))
-        found = {
-            Problem(each.line + line - 1, why)
-            for each in text
-            for line, why in edited._problems(each, is_public)
-        }
-        told = [f"line {line}: {why}" for line, why in sorted(found.union(clashes))]
-        written = set(text)
-        others = [each for each in edited.definitions if each.name in changed and each not in written]
-        refuse(told + [line for each in others for line in edited._list_problems(each, is_public)])
-        skills: list[Skill] = []
-        for name in (each.name for each in edited.definitions if each.kind == "function"):
+        skills: dict[str, Skill] = {}
+        renewed: list[str] = []
+        for name in _functions(edited.definitions):
             old = self.by_name.get(name)
-            public = is_public(name)
+            public = shown.get(name, old is not None and old.public)
             if old is None or old.public != public or name in changed:
-                changed.add(name)
+                renewed.append(name)
                 old = Skill(name=name, public=public, created=old.created if old else sleep, edited=sleep)
-            skills.append(old)
-        edited = replace(edited, definitions=arrange_definitions(edited.definitions), skills=tuple(skills))
+            skills[name] = old
+        edited = replace(edited, skills=tuple(skills.values()))
+
+        found = {
+            Problem(definition.line + line - 1, why)
+            for definition in text
+            for line, why in edited._problems(definition)
+        }
+        lines = [f"line {line}: {why}" for line, why in sorted(found.union(clashes))]
+        written = set(text)
+        others = [one for one in edited.definitions if one.name in changed and one not in written]
+        refuse(lines + edited._list_problems(others))
+        edited = replace(edited, definitions=arrange_definitions(edited.definitions))
         check_size(edited.source)
-        edited._check_tools(changed)
+        refuse(edited._list_refused_tools(renewed))
         return edited if edited != self else self
 
-    def _check_tools(self, names: Collection[str]) -> None:
+    def _list_refused_tools(self, names: Collection[str]) -> list[str]:
         problems: list[str] = []
-        for name in (each.name for each in self.public if each.name in names):
+        for name in (skill.name for skill in self.public if skill.name in names):
             try:
                 self.check(self.tool(name))
             except InvalidTool as error:
                 problems.append(f"{name} cannot be offered as a tool: {error}")
-        refuse(problems)
+        return problems
 
-    def _is_public(self, name: str) -> bool:
-        return self.by_name[name].public
+    def _problems(self, definition: Definition) -> Iterator[Problem]:
+        skill = self.by_name.get(definition.name)
+        is_tool = definition.kind == "function" and skill is not None and skill.public
+        return problems_of(definition, self.named, self._primitive_names, self._types, is_tool=is_tool)
 
-    def _problems(self, each: Definition, is_public: Callable[[str], bool]) -> Iterator[Problem]:
-        is_tool = each.kind == "function" and is_public(each.name)
-        return problems_of(each, self.named, self._primitive_names, self._types, is_tool=is_tool)
-
-    def _list_problems(self, each: Definition, is_public: Callable[[str], bool]) -> list[str]:
-        found = self._problems(each, is_public)
-        return [f"{each.name}, line {line}: {why}" for line, why in sorted(found)]
+    def _list_problems(self, definitions: Iterable[Definition]) -> list[str]:
+        return [
+            f"{definition.name}, line {line}: {why}"
+            for definition in definitions
+            for line, why in sorted(self._problems(definition))
+        ]
 
     def _clashes(self, text: list[Definition]) -> Iterator[Problem]:
         """Yield conflicts of a text's definitions: names in use, or changes to something that others use."""
-        written = {each.name: each for each in reversed(text)}
-        for each in text:
-            first = written[each.name]
-            if first is not each and "function" in (each.kind, first.kind):
-                yield Problem(each.line, f"{each.name} is defined twice; choose another name")
-            now = self.named.get(each.name, each)
-            others = [name for name in self.users(each.name) if name not in written] if now != each else []
-            if (now.kind == "function") != (each.kind == "function"):
+        written = {definition.name: definition for definition in reversed(text)}
+        for new in text:
+            first = written[new.name]
+            if first is not new and "function" in (new.kind, first.kind):
+                yield Problem(new.line, f"{new.name} is defined twice; choose another name")
+            now = self.named.get(new.name, new)
+            others = [name for name in self.users(new.name) if name not in written] if now != new else []
+            if (now.kind == "function") != (new.kind == "function"):
                 what = "a skill" if now.kind == "function" else "an import, a constant or a class"
-                yield Problem(each.line, f"{each.name} is already {what}; choose another name")
+                yield Problem(new.line, f"{new.name} is already {what}; choose another name")
             elif now.kind != "function" and others:
-                used = f"{each.name} is already `{_first_line(now.source)}`, used by {', '.join(others)}"
-                yield Problem(each.line, f"{used}; choose another name, or edit {each.name} itself")
+                used = f"{new.name} is already `{_first_line(now.source)}`, used by {', '.join(others)}"
+                yield Problem(new.line, f"{used}; choose another name, or edit {new.name} itself")
 
     @cached_property
     def _primitive_names(self) -> frozenset[str]:
-        return frozenset(each.name for each in self.primitives)
+        return frozenset(primitive.name for primitive in self.primitives)
 
     @cached_property
     def _types(self) -> Types:
-        heads = (each.head for each in self.definitions if each.kind == "class")
-        return Types({each.name: each for each in heads if isinstance(each, ast.ClassDef)})
+        heads = (definition.head for definition in self.definitions if definition.kind == "class")
+        return Types({head.name: head for head in heads if isinstance(head, ast.ClassDef)})
+
+
+def _functions(definitions: Iterable[Definition]) -> list[str]:
+    """Return the names of the functions."""
+    return [definition.name for definition in definitions if definition.kind == "function"]
 
 
 def _read(source: str) -> list[Definition]:

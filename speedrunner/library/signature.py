@@ -10,8 +10,8 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 
 from serving.errors import InvalidTool
 from serving.tokens.tools import NESTING_LIMIT, ToolSpec
+from speedrunner.library.definition import text_of
 from speedrunner.library.rules import SHOWN_CHARS, Problem
-from speedrunner.library.source import text_of
 
 SUPPORTED = "str, int, float, bool, Literal[...], list[...] and TypedDict classes"
 """Types of parameters; `serving.tokens.tools` makes a JSON schema of each."""

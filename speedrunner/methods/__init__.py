@@ -8,13 +8,11 @@ from envs import Outcome, Primitive, Task, TextEnv
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, ActorSpec, actor_view
 from speedrunner.agents.episode import EpisodeContext
-from speedrunner.agents.loop import ToolReply, plain_messages
+from speedrunner.agents.loop import Tool, Toolbox, ToolError, ToolReply, plain_messages
 from speedrunner.agents.reading import headline
 from speedrunner.agents.rendering import render
 from speedrunner.agents.texts import trajectory_text
-from speedrunner.agents.toolbox import Tool, Toolbox, ToolError
 from speedrunner.library.definition import function_names
-from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.methods.method_base import (

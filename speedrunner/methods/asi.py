@@ -1,6 +1,7 @@
 """Agent Skill Induction, online (paper, section 4.1 and Appendix E): functions abstracted from successes.
 
-After Wang et al., "Inducing Programmatic Skills for Agentic Tasks" (2025), without verification by replay.
+After Wang et al., "Inducing Programmatic Skills for Agentic Tasks" (2025), without verification by replay;
+`ASIReplay` has it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import ast
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from speedrunner.agents.reading import opening, task_line, turns, write_call
-from speedrunner.library.definition import read_text
+from speedrunner.library.definition import find_dependencies, read_text
 from speedrunner.methods import (
     ActorSpec,
     Edit,
@@ -41,7 +42,6 @@ from speedrunner.methods import (
     skill_rules,
     world,
 )
-from speedrunner.methods.append_only import append_skills
 
 Successful = Literal["better_half", "solved"]
 Style = Literal["original", "free"]
@@ -49,6 +49,8 @@ Style = Literal["original", "free"]
 MOST_LINES, LEAST_CALLS, MOST_CALLS = 10, 2, 5
 """Bounds of a function in the style of the original: lines of code after its docstring, without comments, and
 calls of primitives and skills as they are written, also in a loop."""
+
+TAKEN = "the library already has this name, and its skills cannot be changed"
 
 
 def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory]:
@@ -80,10 +82,9 @@ def find_excess(library: Library, source: str) -> dict[str, str]:
     known = {*library.by_name, *(each.name for each in library.primitives), *function_names(source)}
     found = {each.name: f"{each.name} is a class" for each in written if isinstance(each.head, ast.ClassDef)}
     for each in written:
-        if not isinstance(each.head, ast.FunctionDef):
+        node = each.tree
+        if not isinstance(node, ast.FunctionDef):
             continue
-        (node,) = ast.parse(each.source).body
-        assert isinstance(node, ast.FunctionDef)
         lines = sum(len(ast.unparse(statement).split("\n")) for statement in node.body[1:])
         reads = [(line, column) for name, line, column in each.names.reads if name in known]
         called = {
@@ -98,6 +99,45 @@ def find_excess(library: Library, source: str) -> dict[str, str]:
         if why:
             found[each.name] = f"{each.name} has {' and '.join(why)}"
     return found
+
+
+async def append_skills(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
+    """Add the functions of a text that are new and valid, all of them public; refuse the others.
+
+    A function is added together with the functions of the text that it needs, or not at all.
+
+    Returns:
+        The library, and an edit for each function, or for several that need each other.
+
+    Raises `SandboxError`: nothing can be loaded here.
+    """
+    try:
+        text = read_text(source)
+    except InvalidSkill as error:
+        return library, [Edit("write", name, str(error)) for name in function_names(source) or ["(none)"]]
+    named = {each.name: each for each in text if each.kind != "other"}
+    functions = [name for name, each in named.items() if each.kind == "function"]
+    edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
+    needs = {name: find_dependencies(name, named) for name in functions}
+    for name in sorted(set(functions) - library.named.keys(), key=lambda name: (len(needs[name]), name)):
+        if name in library.named:  # it was added together with another function
+            continue
+        there = {each for each in needs[name] if each in functions and each in library.named}
+        group = needs[name] - there
+        names = ", ".join(each for each in functions if each in group)
+        text_of_group = "\n\n\n".join(each.source for each in text if each.name in group)
+        edit = Edit("write", names, source=text_of_group, public=True)
+        try:
+            if other := [each for each in sorted(there) if library.named[each] != named[each]]:
+                raise InvalidSkill(f"{name} needs {', '.join(other)}: {TAKEN}")
+            grown = library.apply(edit, sleep=sleep)
+            await grown.check_loading()
+        except InvalidSkill as error:
+            edits.append(Edit("write", name, str(error)))
+        else:
+            library = grown
+            edits.append(edit)
+    return library, edits or [Edit("write", "(none)", "the source must define a function at the top level")]
 
 
 @dataclass(kw_only=True)
@@ -195,7 +235,60 @@ class ASI(Method):
         return [Message("system", system), Message("user", user)]
 
 
+class ASIReplay(ASI):
+    """ASI that keeps a new skill only if the agent calls it while solving the inducing task again (paper,
+    Appendix G, "Offline Continual Learning").
+
+    It replays training tasks, which online methods must not do: a comparison, not a competitor.
+
+    The actor plays the task in a fresh copy of its world, with all skills of the library and the new ones.
+    The task counts as solved if its score is at least that of the episode behind the skills. A new skill is
+    kept if it ran without an error in the replay, called by the actor or by another skill.
+    """
+
+    replays: ClassVar[bool] = True
+
+    async def verified(
+        self, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
+    ) -> tuple[Library, list[Edit]]:
+        """Replay the task, and drop the new skills that were not used successfully."""
+        assert played.outcome is not None
+        again = await tools.play_task(played.task, ActorSpec(grown))
+        assert again.outcome is not None
+        solved = again.outcome.score >= played.outcome.score
+        ran = {
+            call.name
+            for turn in again.turns
+            if turn.executed is not None
+            for call in (turn.executed, *turn.executed.below())
+            if not call.failed
+        }
+        new = {name for edit in edits if edit.error is None for name in edit.names}
+        kept = _without(grown, new - ran if solved else new)
+        why = (
+            "it was not called, or failed,"
+            if solved
+            else f"the task was not solved again ({again.termination})"
+        )
+        told = f"{why} when {played.episode} was played again"
+        dropped = new - kept.by_name.keys()
+        return kept, [
+            edit if dropped.isdisjoint(edit.names) else msgspec.structs.replace(edit, error=told)
+            for edit in edits
+        ]
+
+
 def _successful_calls(played: Trajectory) -> list[str]:
     """Return the actor's calls of primitives and skills that did not fail, without what they returned."""
     ran = [turn.executed for turn in played.turns if turn.executed is not None]
     return [write_call(each.name, each.arguments) for each in ran if each.kind != "tool" and not each.failed]
+
+
+def _without(library: Library, names: set[str]) -> Library:
+    """Delete skills, except those that remaining skills need."""
+    left = set(names)
+    while free := sorted(name for name in left if not library.callers(name)):
+        for name in free:
+            library = library.delete(name)
+        left.difference_update(free)
+    return library

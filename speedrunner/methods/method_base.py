@@ -19,8 +19,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import EpisodeContext
-from speedrunner.agents.loop import Clock, ToolReply, run_agent
-from speedrunner.agents.toolbox import Tool, Toolbox
+from speedrunner.agents.loop import Clock, Tool, Toolbox, ToolReply, run_agent
 from speedrunner.library.library import Library
 from speedrunner.store.history import History, Sees, visible
 from speedrunner.store.records import (

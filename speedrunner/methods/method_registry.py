@@ -10,7 +10,7 @@ from speedrunner.methods.method_base import Method
 METHODS = {
     "ace": "speedrunner.methods.ace:ACE",
     "asi": "speedrunner.methods.asi:ASI",
-    "asi_replay": "speedrunner.methods.asi_replay:ASIReplay",
+    "asi_replay": "speedrunner.methods.asi:ASIReplay",
     "opo": "speedrunner.methods.opo:OPO",
     "react": "speedrunner.methods.react:ReAct",
     "skill_folder": "speedrunner.methods.skill_folder:SkillFolder",

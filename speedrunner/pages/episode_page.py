@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from speedrunner.agents.failure import describe_failure, find_first_error
 from speedrunner.agents.reading import task_line
-from speedrunner.agents.texts import with_tools
+from speedrunner.agents.texts import describe_failure, find_first_error, with_tools
 from speedrunner.pages.playback import Step, list_modules, list_steps, make_playback
 from speedrunner.pages.shown_calls import show_calls
 from speedrunner.pages.view_parts import TURNS, Context, NotFound, heading, page_part

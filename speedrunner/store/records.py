@@ -305,7 +305,7 @@ EditAction = Literal["write", "edit", "rename", "visibility", "delete"]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One edit that an inducer requested, with its arguments; `apply_edit` can repeat it.
+    """One edit that an inducer requested, with its arguments; `Library.apply` can repeat it.
 
     Attributes:
         name: the edited definition; several functions are separated by commas.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from speedrunner.methods import Edit, InvalidSkill, Library, Tool, ToolError, apply_edit, function_names
+from speedrunner.methods import Edit, InvalidSkill, Library, Tool, ToolError, function_names
 
 PAGE_CHARS = 12_000
 """Characters of one page of sources or of the list of skills; most skills fit on one page."""
@@ -93,7 +93,7 @@ class Draft:
     async def _edit(self, edit: Edit, done: str) -> str:
         """Make an edit, record it, and return whether it was done or not needed. Raises `ToolError`."""
         try:
-            library = apply_edit(self.library, edit, sleep=self.sleep)
+            library = self.library.apply(edit, sleep=self.sleep)
             if library.shared != self.library.shared:
                 await library.check_loading()
         except InvalidSkill as error:

@@ -9,10 +9,9 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from speedrunner.agents.failure import describe_loop
 from speedrunner.agents.reading import summary_lines
+from speedrunner.agents.texts import describe_loop
 from speedrunner.config.schema import AtLeastOne
-from speedrunner.library.text import source_text
 from speedrunner.methods import (
     ActorSpec,
     History,
@@ -169,7 +168,7 @@ class SpeedRunner(Method):
         if not interpreter:
             shown = select_episodes(batch, room, tools.model.count_tokens)
             tools.shown = round(shown.share, 4)
-        source = source_text(library)
+        source = library.annotated_source()
         most = min(SOURCE_TOKENS, tools.model.model_config.context * SOURCE_SHARE)
         user = render(
             __package__,

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.plain.findings import Finding
@@ -90,7 +89,7 @@ def _problems(library: Library, edits: Sequence[Edit], after: Library, sleep: in
         if edit.action != "write" and edit.name not in library.named:
             return [f"{what} changes a definition that does not exist"]
         try:
-            edited = apply_edit(library, edit, sleep=sleep)
+            edited = library.apply(edit, sleep=sleep)
         except InvalidSkill as error:
             return [f"{what} is refused: {error!s:.200}"]
         if edited == library:

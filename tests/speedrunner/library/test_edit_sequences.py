@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.records import Edit, Policy
@@ -78,7 +77,7 @@ class Editing(RuleBasedStateMachine):
         before = self.library
         text, skills = before.source, before.skills
         try:
-            edited = apply_edit(before, edit, sleep=self.sleep)
+            edited = before.apply(edit, sleep=self.sleep)
         except InvalidSkill:
             assert expected is None, f"{edit} is refused"
             assert (before.source, before.skills) == (text, skills)
@@ -220,7 +219,7 @@ class Editing(RuleBasedStateMachine):
         replayed = self.before
         for edit in self.accepted:
             assert edit.is_complete
-            replayed = apply_edit(replayed, edit, sleep=self.sleep)
+            replayed = replayed.apply(edit, sleep=self.sleep)
         assert replayed == self.library
 
 

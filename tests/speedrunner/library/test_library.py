@@ -13,7 +13,7 @@ import pytest
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import CLASS_LIMIT
-from speedrunner.library.library import Library
+from speedrunner.library.library import EMPTY, Library
 from speedrunner.library.rules import (
     SOURCE_LIMIT,
     InvalidSkill,
@@ -221,6 +221,23 @@ def walk_far(): pass
         assert library.source.startswith(
             "from __future__ import annotations\n\nimport math\n\nSTEPS = 3\n\n\n"
         )
+
+
+class TestAnnotatedSource:
+    def test_it_says_who_may_call_and_who_wrote_each_skill_and_ends_with_the_notes(
+        self, empty: Library
+    ) -> None:
+        library = write(
+            write(empty, "UNIT = 2\n" + function("n: int", "return walk(n * UNIT)"), public=False),
+            RUN.replace("walk_far", "skill"),
+        )
+        library = library.edit("run", "10", "11", sleep=2)
+        shared, skill, run = library.annotated_source().split("\n\n\n")
+        assert (shared, skill.split("\n")[0]) == ("UNIT = 2", "# private, from sleep 1")
+        assert run.startswith("# public, from sleep 1, edited in sleep 2\ndef run()")
+        notes = "# notes for the actor\nWalls hurt."
+        assert library.annotated_source("Walls hurt.").endswith(f"(11)\n\n\n{notes}")
+        assert (empty.annotated_source(), empty.annotated_source("Walls hurt.")) == (EMPTY, notes)
 
 
 class TestNames:

@@ -27,7 +27,6 @@ from models.tiny.teachers.scripted_inducer import (
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.library.text import source_text
 from speedrunner.store.run_data import RunData
 
 REPORT = {
@@ -50,7 +49,7 @@ def library(*parts: str) -> Library:
 
 def work(seed: int, *parts: str, empty: bool = False, looks: bool = True, **facts: int) -> Iterator[ToolCall]:
     """The calls of a sleep with a library of these parts, after a report of these facts."""
-    source = "" if empty else f"```python\n{source_text(library(*parts))}\n```"
+    source = "" if empty else f"```python\n{library(*parts).annotated_source()}\n```"
     report = "\n".join(f"{words}: {number}" for words, number in ({**REPORT, **facts}).items())
     agent = session(source, ["execute_code"] if looks else [], random.Random(seed))
     _, call = next(agent)

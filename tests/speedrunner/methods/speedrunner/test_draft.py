@@ -11,7 +11,7 @@ import pytest
 
 import envs
 from serving.tokens.tools import ToolCall
-from speedrunner.agents.toolbox import Toolbox, ToolError
+from speedrunner.agents.loop import Toolbox, ToolError
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.draft import Draft

@@ -9,7 +9,7 @@ import pytest
 from envs import Outcome
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.agents.failure import describe_failure, find_first_error
+from speedrunner.agents.texts import describe_failure, find_first_error
 from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
 from tests.golden_tables import Golden, table
 from tests.speedrunner.run_samples import trajectory
