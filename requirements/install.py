@@ -140,8 +140,8 @@ def install_bubblewrap() -> None:
         if run(*command) or (run("apt-get", "update", "--quiet") and run(*command)):
             return
     print(
-        "bubblewrap, which isolates skills, is not installed. Install it with apt or dnf, or without root with"
-        " `conda install -c conda-forge bubblewrap`; see docs/sandbox.md",
+        "bubblewrap, which isolates skills, is not installed. Install it with apt or dnf, or without root"
+        " with `conda install -c conda-forge bubblewrap`; see docs/sandbox.md",
         flush=True,
     )
 

@@ -17,15 +17,15 @@ from serving.admission import replicas_of
 from serving.conversation import sampling
 from serving.engine.client import Engine, RequireAlive, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint
-from serving.engine.gpus import Gpu, GpuReport, read_gpus
+from serving.engine.gpus import Gpu
 from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.start_phases import list_phases
 from serving.engine.watchdog import patience_for, watch
 from serving.errors import ServerDied, ServerFailed
-from serving.gpu_check import divide_gpus, require_gpus
+from serving.gpu_check import require_gpus
 from serving.hub import found, require_hub
-from serving.meter import LedgerRow, Meter, Reconciliation, Spending, TokenSums
+from serving.meter import LedgerRow, Meter, Reconciliation, Spending, reconcile
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
@@ -33,7 +33,7 @@ from serving.new_model_config import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Prices
+from serving.usage import Counters, Prices
 from serving.weights import prepare
 
 Say = Callable[[str], None]
@@ -76,7 +76,9 @@ class Deployment:
         self._outage_news = -math.inf
         """Monotonic time of the last line about an engine that does not answer."""
         self._engines: list[Engine] = []
-        self._reconciliations = TokenSums(model_config.name, ours=server is not None)
+        self._meters: list[Meter] = []
+        self._since, self._counters = time.time(), Counters()
+        """Start of the counts, and the engine's counters then."""
 
     async def open(self) -> None:
         """Warm our server up and read its metrics, before the first client. Raises `ServerFailed`."""
@@ -89,10 +91,10 @@ class Deployment:
                     await self._warm_up(engine)
             except ServerDied as error:
                 raise ServerFailed(str(error)) from error
-        told = await read_metrics(self.endpoint)
-        self._reconciliations.begin(told.counters())
+        metrics = await read_metrics(self.endpoint)
+        self._since, self._counters = time.time(), metrics.counters()
         admission = self._options.admission and self.model_config.api == "completions"
-        self.replicas = replicas_of(told.caches(), admission=admission)
+        self.replicas = replicas_of(metrics.caches(), admission=admission)
 
     @asynccontextmanager
     async def client(
@@ -117,7 +119,7 @@ class Deployment:
         model_config = self.model_config
         if context is not None and context < model_config.context:
             model_config = msgspec.structs.replace(model_config, context=context)
-        self._reconciliations.add(meter)
+        self._meters.append(meter)
         async with self._engine(meter, self._require_alive if self.server else None) as engine:
             model = Model(model_config, engine, self._tokenizer, self.replicas)
             try:
@@ -168,7 +170,9 @@ class Deployment:
             counters = await read_counters(self.endpoint)
         except ServerFailed:
             return None
-        return self._reconciliations.reconciliation(counters)
+        grown = counters - self._counters
+        ours = self.server is not None
+        return reconcile(self.model_config.name, self._meters, grown, since=self._since, ours=ours)
 
     @asynccontextmanager
     async def _engine(self, meter: Meter, require_alive: RequireAlive | None) -> AsyncIterator[Engine]:
@@ -228,23 +232,22 @@ async def deploy(
 
     Args:
         log: file for the server's output.
-        gpus: the GPUs for the server, as `server_gpus` returns them; by default the first visible ones.
+        gpus: the server's GPUs, if `place_models` has returned them with the model config.
         say: called with lines about what happens.
         waiting: called about once a second with a line that says what the deployment waits for.
 
     Raises:
         InvalidModelConfig, ServerFailed: see `serving.errors`.
     """
-    endpoint = running_endpoint(model_config, options)
     if gpus is None:
-        (gpus,) = await server_gpus([(model_config, options)], say)
+        ((model_config, gpus),) = await place_models([(model_config, options)], say)
+    endpoint = running_endpoint(model_config, options)
     tokenizer = None
     if not model_config.hosted:
         place = prepare(model_config, waiting)
         tokenizer = check_files(model_config, place, say, starts=endpoint is None)
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
-        model_config = await size_model(model_config, endpoint, gpus, say)
         if endpoint is None:
             if model_config.id is not None and found(model_config.id, model_config.revision) is None:
                 require_hub(model_config.id, model_config.revision)
@@ -268,36 +271,34 @@ async def deploy(
         yield deployment
 
 
-async def server_gpus(
-    services: Sequence[tuple[ModelConfig, ServiceOptions]],
-    say: Say = lambda line: None,
-    *,
-    check: bool = True,
-) -> list[list[Gpu]]:
-    """Check the GPUs for models that are deployed at the same time, and divide them among the servers.
-
-    A model with a running server gets none.
+async def place_models(
+    services: Sequence[tuple[ModelConfig, ServiceOptions]], say: Say = lambda line: None
+) -> list[tuple[ModelConfig, list[Gpu]]]:
+    """Check the GPUs for models that are deployed at the same time, divide them among the servers, and size
+    the models.
 
     Args:
-        say: called with a line for each warning.
-        check: whether to check them; unchecked, the last servers may get too few.
+        say: called with a line for each warning, and about each size that was chosen.
+
+    Returns:
+        For each model, what `deploy` takes: the model config with the context and flags for its GPUs or its
+        running server, and its GPUs. A model with a running server gets none.
 
     Raises:
-        InvalidModelConfig, ServerFailed: a server could not start, or the address or key of a running one is
-            unusable.
+        InvalidModelConfig, ServerFailed: a server could not start, or a running one is unusable.
     """
-    started = [running_endpoint(*service) is None for service in services]
-    model_configs = [
-        model_config for (model_config, _), is_ours in zip(services, started, strict=True) if is_ours
+    endpoints = [running_endpoint(*service) for service in services]
+    started = [
+        model_config
+        for (model_config, _), endpoint in zip(services, endpoints, strict=True)
+        if endpoint is None
     ]
-    if check:
-        divided = await asyncio.to_thread(require_gpus, model_configs, say)
-    else:
-        needs_gpus = any(model_config.gpus for model_config in model_configs)
-        report = await asyncio.to_thread(read_gpus) if needs_gpus else GpuReport()
-        divided = divide_gpus(model_configs, report)
-    shares = iter(divided)
-    return [next(shares) if is_ours else [] for is_ours in started]
+    shares = iter(await asyncio.to_thread(require_gpus, started, say))
+    placed = []
+    for (model_config, _), endpoint in zip(services, endpoints, strict=True):
+        gpus = next(shares) if endpoint is None else []
+        placed.append((await size_model(model_config, endpoint, gpus, say), gpus))
+    return placed
 
 
 def server_log(model_config: ModelConfig) -> Path:

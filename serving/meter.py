@@ -6,7 +6,7 @@ Reconciliation compares the ledger's sums with the engine's counters.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
@@ -182,36 +182,23 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class TokenSums:
-    """Both sides' sums since the engine was started, or attached to; see `Reconciliation`."""
+def reconcile(
+    model: str, meters: Sequence[Meter], engine: Counters, *, since: float, ours: bool
+) -> Reconciliation:
+    """Compare the sums of an engine's clients with the growth of its counters; no request may be in flight.
 
-    def __init__(self, model: str, ours: bool) -> None:
-        self._model = model
-        self._ours = ours
-        self._meters: list[Meter] = []
-        self.begin(Counters())
-
-    def add(self, meter: Meter) -> None:
-        """Include the requests of another client."""
-        self._meters.append(meter)
-
-    def begin(self, engine: Counters) -> None:
-        """Start the counts now, before the first client, with the engine's counters at `engine`."""
-        self._since, self._engine = time.time(), engine
-
-    def reconciliation(self, engine: Counters) -> Reconciliation:
-        """Compare the clients' sums with the engine's counters; no request may be in flight."""
-        total, most = (
-            sum((getattr(meter, name) for meter in self._meters), Usage()) for name in ("total", "at_most")
-        )
-        return Reconciliation(
-            model=self._model,
-            ledger=Counters.of(total),
-            engine=engine - self._engine,
-            unreported=sum(meter.unreported for meter in self._meters),
-            at_most=Counters(most.prompt, most.prompt, most.completion),
-            ours=self._ours,
-            since=self._since,
-            time=time.time(),
-            clients=len(self._meters),
-        )
+    See `Reconciliation` for the arguments.
+    """
+    total = sum((meter.total for meter in meters), Usage())
+    most = sum((meter.at_most for meter in meters), Usage())
+    return Reconciliation(
+        model=model,
+        ledger=Counters.of(total),
+        engine=engine,
+        unreported=sum(meter.unreported for meter in meters),
+        at_most=Counters(most.prompt, most.prompt, most.completion),
+        ours=ours,
+        since=since,
+        time=time.time(),
+        clients=len(meters),
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+import pynvml
 import pytest
+from msgspec.structs import replace
 
-from tests.stand_in_smi import H100, SECOND
+from serving.engine.gpus import Gpu
+from tests.gpu_kinds import H100, SECOND, fake_driver
 
 
 @dataclass(frozen=True)
@@ -17,24 +19,21 @@ class BadGpus:
 
     Attributes:
         model: the name of the model configuration.
-        rows, options: for `write_smi`; without rows there is no `nvidia-smi`.
+        gpus, error: as the driver reports them.
         environment: variables that the user has set.
         fatal: whether a server is not even started.
     """
 
     name: str
-    rows: Sequence[str] = (H100,)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    gpus: Sequence[Gpu] = (H100,)
+    error: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     model: str = "qwen3.5-27b"
     fatal: bool = True
 
-    def set_up(self, smi: Callable[..., None], patch: pytest.MonkeyPatch) -> None:
+    def set_up(self, patch: pytest.MonkeyPatch) -> None:
         """Give this machine these GPUs and this environment."""
-        if self.rows:
-            smi(*self.rows, **self.options)
-        else:
-            patch.setenv("PATH", "/nowhere")
+        fake_driver(patch, *self.gpus, error=self.error)
         for name, value in self.environment.items():
             patch.setenv(name, value)
 
@@ -42,21 +41,17 @@ class BadGpus:
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 BAD_GPUS = [
-    BadGpus("no driver", rows=()),
-    BadGpus("no GPU", rows=("No devices were found",), options={"status": 6}),
+    BadGpus("no driver", error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND),
+    BadGpus("a driver that does not answer", error=pynvml.NVML_ERROR_DRIVER_NOT_LOADED),
+    BadGpus("no GPU", gpus=()),
     BadGpus("fewer GPUs than replicas and shards take", model="qwen3.5-27b-2gpu"),
-    BadGpus("a GPU too small", rows=(H100.replace("81559", "40960"),)),
-    BadGpus("a GPU in use", rows=(H100.replace(", 4,", ", 60000,"),)),
-    BadGpus("a GPU in use a little", rows=(H100.replace(", 4,", ", 3000,"),), fatal=False),
-    BadGpus("an old driver", rows=(H100.replace("580.65.06", "535.183.01"),), fatal=False),
-    BadGpus(
-        "a driver that knows no compute capability",
-        rows=('Field "compute_cap" is not a valid field to query.',),
-        options={"status": 2},
-    ),
+    BadGpus("a GPU too small", gpus=(replace(H100, total=40960),)),
+    BadGpus("a GPU in use", gpus=(replace(H100, used=60000),)),
+    BadGpus("a GPU in use a little", gpus=(replace(H100, used=3000),), fatal=False),
+    BadGpus("an old driver", gpus=(replace(H100, driver="535.183.01"),), fatal=False),
     BadGpus("the C compiler is missing", environment={"CC": "/nowhere/gcc"}),
-    BadGpus("a UUID of no GPU", rows=(H100, SECOND), environment={VISIBLE: "GPU-ffff"}),
+    BadGpus("a UUID of no GPU", gpus=(H100, SECOND), environment={VISIBLE: "GPU-ffff"}),
     BadGpus("no visible GPU", environment={VISIBLE: ""}),
-    BadGpus("a GPU named twice", rows=(H100, SECOND), environment={VISIBLE: "0,0"}, model="qwen3.5-27b-2gpu"),
+    BadGpus("a GPU named twice", gpus=(H100, SECOND), environment={VISIBLE: "0,0"}, model="qwen3.5-27b-2gpu"),
 ]
 """Each bad input that the documentation lists (docs/troubleshooting.md), and variants of it."""

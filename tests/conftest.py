@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.bundled_models import bundled_folder
 from tests.digested_once import digest_once
-from tests.stand_in_smi import write_smi
 from tests.tiers import is_outside, names_slow
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ os.fsync = lambda file: None  # type: ignore[assignment]
 STARTS_PROCESSES = frozenset(
     (
         *("browser", "bundled_demo", "corridor", "dense_folder", "engine_server", "hybrid_folder"),
-        *("shared_corridor", "smi"),
+        "shared_corridor",
     )
 )
 """Shared fixtures that start processes: a test that needs one has the marker `process` by itself."""
@@ -156,17 +154,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == file.read_text(encoding="utf-8")
 
     return golden
-
-
-@pytest.fixture
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Write an `nvidia-smi` that reports the GPUs of the test; see `tests.stand_in_smi`."""
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_JOB_ID"):
-        monkeypatch.delenv(name, raising=False)
-    folder = tmp_path / "smi"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return partial(write_smi, folder)
 
 
 @pytest.fixture(scope="session")

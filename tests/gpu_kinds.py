@@ -1,15 +1,18 @@
-"""GPUs as nvidia-smi reports them, and the shapes of models for them: for tests without a GPU."""
+"""GPUs as the driver reports them, and the shapes of models for them: for tests without a GPU."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pynvml
+import pytest
 
-from serving.engine.gpus import Gpu
+from serving.engine.gpus import MIB, Gpu
 from serving.model_config import ModelConfig
 from serving.model_configs import MODELS
 
@@ -26,6 +29,42 @@ GPUS = {
     "A6000": gpu("NVIDIA RTX A6000", 49_140, (8, 6)),
     "A10G": gpu("NVIDIA A10G", 23_028, (8, 6)),
 }
+
+
+H100 = msgspec.structs.replace(GPUS["H100"], uuid="GPU-aaaa-1111", used=4)
+SECOND = msgspec.structs.replace(H100, id="1", uuid="GPU-bbbb-2222")
+A100 = msgspec.structs.replace(GPUS["A100"], id="2", uuid="GPU-cccc-3333", used=4)
+
+
+def fake_driver(patch: pytest.MonkeyPatch, *gpus: Gpu, error: int | None = None) -> None:
+    """Let the driver report these GPUs, whatever this machine has; with an `error`, it does not answer."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_JOB_ID"):
+        patch.delenv(name, raising=False)
+
+    def start() -> None:
+        if error is not None:
+            raise pynvml.NVMLError(error)
+
+    def find_gpu(uuid: str) -> Gpu:
+        for gpu in gpus:
+            if gpu.uuid == uuid:
+                return gpu
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+
+    for name, answer in {
+        "nvmlInit": start,
+        "nvmlSystemGetDriverVersion": lambda: gpus[0].driver,
+        "nvmlDeviceGetCount": lambda: len(gpus),
+        "nvmlDeviceGetHandleByIndex": lambda index: gpus[index],
+        "nvmlDeviceGetHandleByUUID": find_gpu,
+        "nvmlDeviceGetUUID": lambda gpu: gpu.uuid,
+        "nvmlDeviceGetName": lambda gpu: gpu.name,
+        "nvmlDeviceGetCudaComputeCapability": lambda gpu: gpu.capability,
+        "nvmlDeviceGetMemoryInfo": lambda gpu, version: SimpleNamespace(
+            total=gpu.total * MIB, used=gpu.used * MIB
+        ),
+    }.items():
+        patch.setattr(pynvml, name, answer)
 
 
 def shapes() -> dict[str, dict[str, Any]]:

@@ -61,7 +61,7 @@ DENSE, HYBRID = ("llama", "qwen3"), ("qwen3_5_text",)
 """Values of `model_type` that this arithmetic knows."""
 
 DRIVER_BYTES = 2**29
-"""Memory that the driver keeps: CUDA shows about 0.5 GiB less than nvidia-smi (H100: 79.1 of 79.6 GiB)."""
+"""Memory that the driver keeps: CUDA shows about 0.5 GiB less than NVML (H100: 79.1 of 79.6 GiB)."""
 
 FIXED_BYTES = 1.5e9
 """Memory per GPU for the CUDA context, communication buffers and CUDA graphs: an estimate."""
@@ -236,7 +236,7 @@ def capacity_of(shape: Shape, memory: int, *, shards: int = 1, share: float, ste
     """Compute the capacity of one replica's prefix cache.
 
     Args:
-        memory: bytes of the smallest GPU, as nvidia-smi reports them.
+        memory: bytes of the smallest GPU, as the driver reports them.
         shards: GPUs among which each layer is divided (tensor parallel).
         share: share of the memory that vLLM takes (`gpu-memory-utilization`).
         step_tokens: most tokens that one step computes (`max-num-batched-tokens`).

@@ -1,10 +1,10 @@
-"""The GPUs of this machine as `nvidia-smi` reports them, and those that this process may use."""
+"""The GPUs of this machine as the driver reports them (NVML), and those that this process may use."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,10 +14,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 """The environment variable that says what an index in `CUDA_VISIBLE_DEVICES` means."""
 
-SMI_S = 30.0
-"""Longest wait for `nvidia-smi`, in seconds. It takes seconds if the driver's persistence mode is off."""
-
-FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version", "compute_cap")
+MIB = 2**20
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -46,12 +43,12 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `nvidia-smi` reports, and which of these GPUs this process may use.
+    """What the driver reports, and which of these GPUs this process may use.
 
     Attributes:
         installed: all GPUs of the machine.
         chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` if it is not set.
-        failure: why `nvidia-smi` shows no GPU; empty if it shows some.
+        failure: why the driver cannot be asked; empty if it can.
     """
 
     installed: list[Gpu] = []
@@ -67,39 +64,110 @@ class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.chosen is None:
             return list(self.installed)
-        found: list[Gpu] = []
+        usable: dict[str, Gpu] = {}
         for entry in map(str.strip, self.chosen.split(",")):
             if (gpu := _find_gpu(self.installed, entry)) is None:
                 break
-            if gpu.uuid in (each.uuid for each in found):
+            if gpu.uuid in usable:
                 return []
-            found.append(gpu)
-        return found
+            usable[gpu.uuid] = gpu
+        return list(usable.values())
+
+
+class GpuReading(msgspec.Struct, frozen=True):
+    """One GPU at one moment. `None`: the driver does not report it.
+
+    Attributes:
+        busy: share of the last moments (up to a second) in which a kernel ran.
+        watts: power.
+        joules: energy since the driver was loaded.
+        memory_mib: memory in use in MiB, by any process.
+        pids: processes that compute on it. In a container they may have other numbers than inside.
+    """
+
+    busy: float | None = None
+    watts: float | None = None
+    joules: float | None = None
+    memory_mib: float | None = None
+    pids: frozenset[int] | None = None
+
+
+class Nvml:
+    """The driver's library. One reading takes about a millisecond.
+
+    Attributes:
+        failure: why it cannot be asked; empty if it can.
+    """
+
+    def __init__(self) -> None:
+        import pynvml  # takes long to import
+
+        self._library, self.failure = pynvml, ""
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError_LibraryNotFound:
+            self.failure = "this machine has no NVIDIA driver (libnvidia-ml.so.1 is missing)"
+        except pynvml.NVMLError as error:
+            self.failure = f"the NVIDIA driver does not answer: {error}"
+
+    def list_gpus(self) -> list[Gpu]:
+        """Return all GPUs of the machine."""
+        nvml = self._library
+        count = 0 if self.failure else self._ask(nvml.nvmlDeviceGetCount) or 0
+        devices = [(index, self._ask(nvml.nvmlDeviceGetHandleByIndex, index)) for index in range(count)]
+        return [self._describe_gpu(index, device) for index, device in devices if device is not None]
+
+    def _describe_gpu(self, index: int, device: Any) -> Gpu:
+        nvml = self._library
+        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, device, nvml.nvmlMemory_v2)
+        return Gpu(
+            id=str(index),
+            uuid=self._ask(nvml.nvmlDeviceGetUUID, device) or "",
+            name=self._ask(nvml.nvmlDeviceGetName, device) or "",
+            total=memory.total // MIB if memory else 0,
+            used=memory.used // MIB if memory else 0,
+            driver=self._ask(nvml.nvmlSystemGetDriverVersion) or "",
+            capability=self._ask(nvml.nvmlDeviceGetCudaComputeCapability, device) or (0, 0),
+        )
+
+    def read(self, uuid: str) -> GpuReading:
+        """Return the current values of a GPU (`Gpu.uuid`); all are `None` if the driver does not know it."""
+        nvml = self._library
+        device = None if self.failure else self._ask(nvml.nvmlDeviceGetHandleByUUID, uuid)
+        if device is None:
+            return GpuReading()
+        rates = self._ask(nvml.nvmlDeviceGetUtilizationRates, device)
+        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage, device)
+        millijoules = self._ask(nvml.nvmlDeviceGetTotalEnergyConsumption, device)
+        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, device, nvml.nvmlMemory_v2)
+        processes = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses, device)
+        return GpuReading(
+            busy=None if rates is None else rates.gpu / 100,
+            watts=None if milliwatts is None else milliwatts / 1e3,
+            joules=None if millijoules is None else millijoules / 1e3,
+            memory_mib=None if memory is None else memory.used / MIB,
+            pids=None if processes is None else frozenset(process.pid for process in processes),
+        )
+
+    def _ask(self, query: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the driver's answer; `None` if it does not know it."""
+        try:
+            return query(*arguments)
+        except self._library.NVMLError:
+            return None
 
 
 def read_gpus() -> GpuReport:
-    """Ask `nvidia-smi` for the GPUs."""
-    chosen = os.environ.get(VISIBLE)
-    command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SMI_S)
-    except FileNotFoundError:
-        return GpuReport(chosen=chosen, failure="nvidia-smi is missing, so this machine has no NVIDIA driver")
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return GpuReport(chosen=chosen, failure=f"nvidia-smi: {error}")
-    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
-    if done.returncode or not lines:
-        said = lines[0].strip(".") if lines else f"exit status {done.returncode}"
-        return GpuReport(chosen=chosen, failure=f"nvidia-smi: {said}")
-    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
-    return GpuReport(installed=[_gpu(row) for row in rows if len(row) == len(FIELDS)], chosen=chosen)
+    """Ask the driver for the GPUs."""
+    nvml = Nvml()
+    return GpuReport(installed=nvml.list_gpus(), chosen=os.environ.get(VISIBLE), failure=nvml.failure)
 
 
 def device_settings(gpus: Sequence[Gpu]) -> dict[str, str]:
     """Return the environment variables that show a process only these GPUs; none without GPUs."""
     if not gpus:
         return {}
-    # By default CUDA numbers the fastest GPU 0. nvidia-smi and vLLM number them by their position on the bus.
+    # By default CUDA numbers the fastest GPU 0. NVML and vLLM number them by their position on the bus.
     return {VISIBLE: ",".join(gpu.id for gpu in gpus), ORDER: os.environ.get(ORDER, "PCI_BUS_ID")}
 
 
@@ -109,15 +177,3 @@ def _find_gpu(installed: Sequence[Gpu], entry: str) -> Gpu | None:
         return next((gpu for gpu in installed if gpu.id == str(int(entry))), None)
     fits = [gpu for gpu in installed if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
     return msgspec.structs.replace(fits[0], id=fits[0].uuid) if len(fits) == 1 else None
-
-
-def _gpu(row: Sequence[str]) -> Gpu:
-    index, uuid, name, total, used, driver, capability = row
-    major, _, minor = capability.partition(".")
-    numbers = (_parse_number(major), _parse_number(minor))
-    return Gpu(index, uuid, name, _parse_number(total), _parse_number(used), driver, numbers)
-
-
-def _parse_number(text: str) -> int:
-    """Return a number, or 0 for a text that is no number, such as `[N/A]`."""
-    return int(text) if text.isdigit() else 0

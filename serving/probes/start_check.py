@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
-from typing import TypeVar
 
 import msgspec
 
@@ -18,7 +14,7 @@ from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.options import Check
-from serving.probes.tool_battery import LABELS, ProbeAnswer, ToolProbe, answer_probe, battery
+from serving.probes.tool_battery import LABELS, answer_probe, battery
 from serving.tokens.tools import ToolSpec
 
 KINDS = ("quotes", "enum", "optional", "nested")
@@ -32,37 +28,7 @@ THINKING_TOKENS = 16
 LEAST_PROMPT = 256
 """Least tokens of the prompt that is sent twice; it is longer if blocks are large."""
 
-SHOWN_EVERY_S = 1.0
-"""Seconds between two lines about a check that is running."""
-
 OTHERS = "other requests may have evicted it from the cache, or the cache is too small: probe an idle server"
-
-T = TypeVar("T")
-
-
-@dataclass
-class Requests:
-    """The requests of a check: which are answered, and how long the others have been waited for.
-
-    Attributes:
-        sent: start of each request that waits for its answer, in monotonic seconds.
-    """
-
-    answered: list[str] = field(default_factory=list)
-    sent: dict[str, float] = field(default_factory=dict)
-
-    async def wait(self, name: str, answer: Awaitable[T]) -> T:
-        """Wait for the answer to one request. Raises its errors."""
-        self.sent[name] = time.monotonic()
-        found = await answer
-        self.sent.pop(name)
-        self.answered.append(name)
-        return found
-
-    def __str__(self) -> str:
-        now = time.monotonic()
-        waiting = ", ".join(f"{name} for {now - began:.0f} s" for name, began in self.sent.items())
-        return f"answered: {', '.join(self.answered) or 'none'}; waiting: {waiting or 'none'}"
 
 
 class StartCheck:
@@ -70,14 +36,12 @@ class StartCheck:
 
     Args:
         mode: `serving.check`.
-        say: called with a line when a check begins, is skipped, or is interrupted.
-        waiting: called with a line each second while the check runs.
+        say: called with a line when a check begins or is skipped.
     """
 
-    def __init__(self, mode: Check, say: Say, waiting: Say) -> None:
+    def __init__(self, mode: Check, say: Say) -> None:
         self._mode = mode
         self._say = say
-        self._waiting = waiting
         self._one_at_a_time = asyncio.Lock()
         self._is_done = False
 
@@ -101,37 +65,24 @@ class StartCheck:
                 )
             else:
                 self._say(f"checking tool calls and prefix cache of {where}")
-                requests = Requests()
-                showing = asyncio.create_task(self._show(requests))
-                try:
-                    await check_engine(model, requests)
-                except asyncio.CancelledError:
-                    self._say(f"the check of {where} was interrupted; {requests}")
-                    raise
-                finally:
-                    showing.cancel()
+                await check_engine(model)
             self._is_done = True
 
-    async def _show(self, requests: Requests) -> None:
-        while True:
-            await asyncio.sleep(SHOWN_EVERY_S)
-            self._waiting(f"checking tool calls and prefix cache; {requests}")
 
-
-async def check_engine(model: Model, requests: Requests) -> None:
+async def check_engine(model: Model) -> None:
     """Check that a run can rely on an engine on the completions API.
 
     Its calls of the tools in `KINDS` must be valid. If the model config has a prefix cache, the second of two
-    requests must report that the first one's prompt was cached. `requests` receives what is sent.
+    requests must report that the first one's prompt was cached.
 
     Raises:
         ServerFailed: the check failed; the message says why, and what to change.
         ServingError: the engine failed.
     """
-    await _check_calls(model, requests)
+    await _check_calls(model)
     cache = model.replicas[0].cache
     if cache is not None and model.model_config.server.flags.get("enable-prefix-caching", True) is not False:
-        await _check_cache(model, cache, requests)
+        await _check_cache(model, cache)
 
 
 def _quick(role: Role) -> Role:
@@ -140,14 +91,10 @@ def _quick(role: Role) -> Role:
     )
 
 
-async def _check_calls(model: Model, requests: Requests) -> None:
+async def _check_calls(model: Model) -> None:
     role = _quick(model.model_config.role("actor"))
     probes = [probe for probe in battery() if probe.kind in KINDS]
-
-    async def send(probe: ToolProbe) -> ProbeAnswer:
-        return await requests.wait(probe.kind, answer_probe(model, role, probe))
-
-    answers = await run_together(send, probes, len(probes))
+    answers = await run_together(lambda probe: answer_probe(model, role, probe), probes, len(probes))
     invalid = [each for each in answers if each.validity == "invalid"]
     # An answer without ids met the end of the context, which says nothing about the engine.
     cut = [each for each in answers if each.validity == "truncated" and each.token_ids]
@@ -163,17 +110,17 @@ async def _check_calls(model: Model, requests: Requests) -> None:
         )
 
 
-async def _check_cache(model: Model, told: CacheConfig, requests: Requests) -> None:
+async def _check_cache(model: Model, cache: CacheConfig) -> None:
     counted = await read_counters(model.engine.endpoint)
-    text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * told.match_unit))
+    text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * cache.match_unit))
     role = _quick(model.model_config.role("actor"))
     talk = model.with_roles(Roles(role, role)).converse(
         "actor", [{"role": "user", "content": text}], note_tools(), LABELS
     )
     try:
-        first = (await requests.wait("first prompt", talk.ask())).usage
+        first = (await talk.ask()).usage
         talk.tell("Go on.")
-        second = (await requests.wait("longer prompt", talk.ask())).usage
+        second = (await talk.ask()).usage
     except ContextOverflow:
         return  # as above
     finally:
@@ -181,7 +128,7 @@ async def _check_cache(model: Model, told: CacheConfig, requests: Requests) -> N
     if second.cached:
         return
     hits = (await read_counters(model.engine.endpoint) - counted).cached > 0
-    why = "; ".join(advice(model.model_config, told, hits, reported=False)) or OTHERS
+    why = "; ".join(advice(model.model_config, cache, hits, reported=False)) or OTHERS
     raise ServerFailed(
         f"the engine at {model.engine.endpoint} reports no cached tokens where {first.prompt} of a"
         f" prompt's {second.prompt} tokens had just been sent: {why} (to run without a cache, set"

@@ -24,9 +24,14 @@ import msgspec
 from serving.conversation import sampling
 from serving.deployment import Deployment
 from serving.engine.client import Prompt, run_together
-from serving.engine.gpus import read_gpus
-from serving.engine.load import Nvml, cpu_seconds, server_gpus, server_processes, strangers
+from serving.engine.gpus import Nvml, read_gpus
 from serving.engine.metrics import Metrics, read_metrics
+from serving.engine.server_processes import (
+    cpu_seconds,
+    find_server_gpus,
+    find_strangers,
+    server_processes,
+)
 from serving.errors import ServerFailed
 from serving.model import Model
 from serving.usage import Counters, Usage
@@ -125,7 +130,7 @@ class TokenMeter:
                 " hardware nor its CPU time: start it on this machine, as this user"
             )
         usable = [gpu.uuid for gpu in read_gpus().usable] if self._gpus else []
-        self._uuids = server_gpus(self._nvml, self._processes, usable, self._gpus)
+        self._uuids = find_server_gpus(self._nvml, self._processes, usable, self._gpus)
         reason = self._nvml.failure or "the model's GPUs do not report them"
         self.why_no_joules = reason if self._joules() is None else ""
 
@@ -188,7 +193,7 @@ class TokenMeter:
             return "other requests were in flight"
         if after.sums("num_preemptions_total") != before.sums("num_preemptions_total"):
             return "the engine preempted requests"
-        others = strangers(map(self._nvml.read, self._uuids), self._processes)
+        others = find_strangers(map(self._nvml.read, self._uuids), self._processes)
         return f"other processes on the GPU: {', '.join(map(str, sorted(others)))}" if others else ""
 
     def _cpu_s(self) -> float:

@@ -11,12 +11,11 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from serving.deployment import Deployment, deploy, server_gpus
+from serving.deployment import Deployment, deploy, place_models
 from serving.meter import LedgerRow, Reconciliation, Spending
 from serving.model import Model
-from serving.options import check_keys, running_endpoint
+from serving.options import check_keys
 from serving.probes.start_check import StartCheck
-from serving.sizing import size_model
 from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
@@ -126,20 +125,19 @@ async def deploy_models(
 
     Raises `InvalidModelConfig`, `ServerFailed`.
     """
-    services = setup.services
-    divided = await server_gpus(services, progress.say)  # before the first server takes minutes to start
+    if setup.gpus is None:
+        setup = await sized_setup(setup, progress.say)
     async with AsyncExitStack() as stack:
         found = [
             await stack.enter_async_context(
                 deploy(model_config, options, log=to, gpus=gpus, say=progress.say, waiting=progress.waiting)
             )
-            for (model_config, options), to, gpus in zip(services, (log, inducer_log), divided, strict=False)
+            for (model_config, options), to, gpus in zip(
+                setup.services, (log, inducer_log), setup.gpus or [], strict=False
+            )
         ]
         actor, others = found[0], found[-1]
-        checks = {
-            engine: StartCheck(setup.config.serving.check, progress.say, progress.waiting)
-            for engine in (actor, others)
-        }
+        checks = {engine: StartCheck(setup.config.serving.check, progress.say) for engine in (actor, others)}
         yield Engines(actor, others, checks)
 
 
@@ -226,14 +224,16 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
         say: called with a line about each fitted model.
 
     Raises:
-        InvalidModelConfig, ServerFailed: see `serving.sizing.size_model`.
+        InvalidModelConfig, ServerFailed: see `serving.deployment.place_models`.
     """
-    shares = await server_gpus(setup.services, check=False)
-    model_configs = [
-        await size_model(model_config, running_endpoint(model_config, options), gpus, say)
-        for (model_config, options), gpus in zip(setup.services, shares, strict=True)
-    ]
-    return replace(setup, model_config=model_configs[0], inducer_model_config=model_configs[-1])
+    placed = await place_models(setup.services, say)
+    model_configs = [model_config for model_config, _ in placed]
+    return replace(
+        setup,
+        model_config=model_configs[0],
+        inducer_model_config=model_configs[-1],
+        gpus=[gpus for _, gpus in placed],
+    )
 
 
 Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 
 import envs
 from envs import EnvironmentFault, Limits, Opening, Split, TextEnv
+from serving.engine.gpus import Gpu
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.options import ServiceOptions, running_endpoint
@@ -52,6 +54,8 @@ class Setup:
     model_config: ModelConfig
     inducer_model_config: ModelConfig
     """Model config of every role except the actor; often the same."""
+    gpus: Sequence[Sequence[Gpu]] | None = None
+    """GPUs of each service; `None` before `sized_setup` has divided them."""
 
     @property
     def prices(self) -> dict[str, Prices]:

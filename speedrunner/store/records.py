@@ -427,7 +427,7 @@ class Machine(msgspec.Struct, frozen=True):
         cpu: the processor's name.
         cores: cores that the process may use.
         memory_gb: memory of the machine, in GB of 10^9 bytes.
-        gpus: each GPU with its memory, `?` if `nvidia-smi` does not report it.
+        gpus: each GPU with its memory, `?` if the driver does not report it.
     """
 
     cpu: str

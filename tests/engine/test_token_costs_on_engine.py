@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from serving.engine.endpoint import Endpoint
-from serving.engine.load import cpu_seconds, server_processes
+from serving.engine.server_processes import cpu_seconds, server_processes
 from speedrunner.plain.plain_yaml import read_yaml_file
 from tests.scripted_runs import in_process
 

@@ -28,7 +28,7 @@ def require_gpu_environment() -> None:
 
 
 GPUS = {kind: SHOWN[kind] for kind in ("H100", "H200", "A100", "A6000")}
-"""One GPU of each kind, as nvidia-smi shows it."""
+"""One GPU of each kind, as the driver shows it."""
 
 PROCESSORS = {"H100": 132, "H200": 132, "A100": 108, "A6000": 84}
 """Streaming multiprocessors of each kind."""

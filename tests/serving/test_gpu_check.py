@@ -1,10 +1,9 @@
-"""What the start of a server says about GPUs, with a program in place of `nvidia-smi`."""
+"""What the start of a server says about GPUs, with a faked driver."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,8 @@ from serving.model_configs import CHECKOUT, load_model_config
 from serving.options import ServiceOptions
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
+from tests.gpu_kinds import H100, SECOND, fake_driver
 from tests.stand_in_server import HEALTHY
-from tests.stand_in_smi import H100, SECOND
-
-Smi = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
@@ -31,13 +28,13 @@ def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_each_bad_input_is_one_line_and_no_server_starts_if_it_is_fatal(
-    smi: Smi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, golden: Golden
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, golden: Golden
 ) -> None:
     lines = {}
     for bad in BAD_GPUS:
         said: list[str] = []
         with monkeypatch.context() as patch:
-            bad.set_up(smi, patch)
+            bad.set_up(patch)
             model_config = load_model_config(bad.model)
             if bad.fatal:
                 with pytest.raises(ServerFailed) as error:
@@ -52,10 +49,11 @@ async def test_each_bad_input_is_one_line_and_no_server_starts_if_it_is_fatal(
     golden("bad_gpus.txt", table(lines))
 
 
+@pytest.mark.process
 async def test_a_server_is_started_after_a_warning(
-    smi: Smi, tiny_model_config: ModelConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model_config: ModelConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smi(H100.replace(", 4,", ", 3000,"))
+    fake_driver(monkeypatch, replace(H100, used=3000))
     program = tmp_path / "stand_in.py"
     program.write_text(HEALTHY)
     monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(program)))
@@ -68,8 +66,10 @@ async def test_a_server_is_started_after_a_warning(
 
 
 @pytest.mark.parametrize("name", ["qwen3.5-27b", "tiny-hybrid"])
-def test_multi_token_prediction_of_a_hybrid_model_gives_a_warning(smi: Smi, name: str) -> None:
-    smi(H100)
+def test_multi_token_prediction_of_a_hybrid_model_gives_a_warning(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    fake_driver(monkeypatch, H100)
     said: list[str] = []
     require_gpus([with_prediction(load_model_config(name))], said.append)
     (line,) = said
@@ -87,16 +87,16 @@ def with_prediction(model_config: ModelConfig) -> ModelConfig:
     return replace(model_config, server=replace(model_config.server, flags=flags))
 
 
-def test_the_cpu_build_is_refused(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
-    smi(H100)
+def test_the_cpu_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, H100)
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: True)
     line = "^vLLM cannot serve qwen3.5-27b here: this is vLLM's CPU build; make venv KIND=gpu$"
     with pytest.raises(ServerFailed, match=line):
         require_gpus([load_model_config("qwen3.5-27b")], print)
 
 
-def test_servers_of_one_run_get_different_gpus(smi: Smi) -> None:
-    smi(H100, SECOND)
+def test_servers_of_one_run_get_different_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, H100, SECOND)
     actor, inducer, small = (
         load_model_config("qwen3.5-27b"),
         load_model_config("qwen3.5-9b"),
@@ -104,13 +104,13 @@ def test_servers_of_one_run_get_different_gpus(smi: Smi) -> None:
     )
     shares = require_gpus([actor, small, inducer], print)
     assert [[gpu.id for gpu in share] for share in shares] == [["0"], [], ["1"]]
-    smi(H100)
+    fake_driver(monkeypatch, H100)
     with pytest.raises(ServerFailed, match=r"cannot serve qwen3.5-27b and qwen3.5-9b here: 2 GPUs needed"):
         require_gpus([actor, inducer], print)
 
 
-def test_a_server_gets_the_gpus_of_all_its_replicas(smi: Smi) -> None:
-    smi(*(H100.replace("0, GPU-aaaa", f"{number}, GPU-{number}") for number in range(5)))
+def test_a_server_gets_the_gpus_of_all_its_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, *(replace(H100, id=str(number), uuid=f"GPU-{number}") for number in range(5)))
     one = load_model_config("qwen3.5-9b")
     replicas = replace(one, replicas=3)
     shares = require_gpus([replicas, one], print)

@@ -19,7 +19,7 @@ from serving.deployment import Deployment, deploy
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import USUAL as CACHES
 from serving.engine.gpus import read_gpus
-from serving.engine.load import option_of, server_processes
+from serving.engine.server_processes import option_of, server_processes
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
 from serving.sizing import SEQUENCES, cache_on

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving.deployment import Deployment
-from serving.engine.gpus import read_gpus
-from serving.engine.load import GpuReading, Nvml, cpu_seconds, server_gpus, server_processes
+from serving.engine.gpus import GpuReading, Nvml, read_gpus
 from serving.engine.metrics import read_metrics
+from serving.engine.server_processes import cpu_seconds, find_server_gpus, server_processes
 from serving.engine.step_clock import TIMED, read_clock
 from speedrunner.bench.measurement import MeasuredTable, Measurement
 from speedrunner.bench.rollouts import WARM_UP_CALLS, open_player
@@ -41,7 +41,7 @@ class Watch:
         self._processes = server_processes(deployment.endpoint)
         self._nvml = Nvml()
         usable = [gpu.uuid for gpu in read_gpus().usable] if deployment.model_config.gpus else []
-        self._gpus = server_gpus(self._nvml, self._processes, usable, deployment.model_config.all_gpus)
+        self._gpus = find_server_gpus(self._nvml, self._processes, usable, deployment.model_config.all_gpus)
         self.samples: list[GpuReading] = []
         self.notes = [f"The GPUs cannot be read: {self._nvml.failure}."] * bool(usable and self._nvml.failure)
         if usable and self._processes and not self._gpus:

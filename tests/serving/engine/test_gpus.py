@@ -1,24 +1,53 @@
-"""GPUs as a program in place of `nvidia-smi` reports them, and those that `CUDA_VISIBLE_DEVICES` chooses."""
+"""GPUs as a faked driver reports them, and those that `CUDA_VISIBLE_DEVICES` chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import SimpleNamespace
 
+import psutil
+import pynvml
 import pytest
+from msgspec.structs import replace
 
-from serving.engine.gpus import VISIBLE, Gpu, device_settings, read_gpus
-from tests.stand_in_smi import A100, H100, SECOND
-
-pytestmark = pytest.mark.process
-
-Smi = Callable[..., None]
+from serving.engine.gpus import VISIBLE, GpuReading, Nvml, device_settings, read_gpus
+from serving.engine.server_processes import find_strangers
+from tests.gpu_kinds import A100, H100, SECOND, fake_driver
 
 
-def test_a_gpu_has_all_that_nvidia_smi_reports(smi: Smi) -> None:
-    smi(H100)
+def test_a_gpu_has_all_that_its_driver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, H100)
     (gpu,) = read_gpus().usable
-    assert gpu == Gpu("0", "GPU-aaaa-1111", "NVIDIA H100 80GB HBM3", 81559, 4, "580.65.06", (9, 0))
+    assert gpu == H100
     assert str(gpu) == "NVIDIA H100 80GB HBM3 (80 GiB)"
+
+
+def test_what_a_driver_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    fake_driver(monkeypatch, replace(H100, used=5120))
+    for name, answer in {
+        "UtilizationRates": lambda gpu: SimpleNamespace(gpu=87, memory=3),
+        "PowerUsage": refuse,
+        "TotalEnergyConsumption": lambda gpu: 9123456789012,
+        "ComputeRunningProcesses": lambda gpu: [SimpleNamespace(pid=11), SimpleNamespace(pid=12)],
+        "CudaComputeCapability": refuse,
+    }.items():
+        monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", answer)
+    assert read_gpus().installed == [replace(H100, used=5120, capability=(0, 0))]
+    reading = Nvml().read(H100.uuid)
+    assert reading == GpuReading(0.87, None, 9123456789.012, 5120, frozenset({11, 12}))
+    assert Nvml().read("unknown") == GpuReading()
+    own = psutil.Process()
+    monkeypatch.setattr(own, "_pid", 11)
+    assert find_strangers([reading], [own]) == {12}
+    assert find_strangers([reading], []) == frozenset()  # as in a container, where the numbers differ
+
+
+def test_without_a_driver_nothing_is_read_and_the_reason_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    assert Nvml().failure.startswith("this machine has no NVIDIA driver")
+    assert Nvml().read(H100.uuid) == GpuReading()
 
 
 @pytest.mark.parametrize(
@@ -41,18 +70,16 @@ def test_a_gpu_has_all_that_nvidia_smi_reports(smi: Smi) -> None:
     ],
 )
 def test_those_are_visible_that_cuda_would_show(
-    smi: Smi, monkeypatch: pytest.MonkeyPatch, chosen: str | None, expected: list[str]
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, expected: list[str]
 ) -> None:
-    smi(H100, SECOND, A100)
+    fake_driver(monkeypatch, H100, SECOND, A100)
     if chosen is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     assert [gpu.id for gpu in read_gpus().usable] == expected
 
 
-def test_a_process_sees_its_gpus_by_the_numbers_of_nvidia_smi(
-    smi: Smi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smi(H100, SECOND)
+def test_a_process_sees_its_gpus_by_the_numbers_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, H100, SECOND)
     pair = read_gpus().usable
     order = "CUDA_DEVICE_ORDER"
     assert device_settings(pair) == {VISIBLE: "0,1", order: "PCI_BUS_ID"}

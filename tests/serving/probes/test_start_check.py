@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,12 +19,11 @@ from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.options import Check
-from serving.probes import start_check
-from serving.probes.start_check import KINDS, Requests, StartCheck, advice, check_engine
+from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.probe_engines import Forgetful, Off, Probed, Silent
-from tests.scripted_engine import HANG, Answer, Request, call, cut, refuse, sample_call, say
+from tests.scripted_engine import Answer, Request, call, cut, refuse, sample_call, say
 
 
 @dataclass
@@ -57,7 +54,7 @@ async def test_a_good_engine_passes_with_one_probe_of_each_kind_of_grammar_and_o
     bare: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(bare, tiny_tokenizer) as checked:
-        await check_engine(checked.model, Requests())
+        await check_engine(checked.model)
         (ready, *rows) = checked.rows
         assert ready.labels["role"] == "readiness"
         assert len(rows) == len(KINDS) + 2
@@ -87,7 +84,7 @@ async def test_an_engine_that_fails_one_probe_is_refused_by_name(
 
     async with engine(bare, tiny_tokenizer, policy) as checked:
         with pytest.raises(ServerFailed, match=r"the answer to probe 'enum' is") as caught:
-            await check_engine(checked.model, Requests())
+            await check_engine(checked.model)
     assert told in str(caught.value)
     assert ("does not enforce" in str(caught.value)) == ("early" not in told)
     assert "\n" not in str(caught.value)
@@ -98,8 +95,7 @@ async def test_the_end_of_the_context_says_nothing_about_an_engine(
 ) -> None:
     small = msgspec.structs.replace(bare, context=300)
     async with engine(small, tiny_tokenizer, lambda request: say("x" * 4096)) as checked:
-        await check_engine(checked.model, requests := Requests())
-        assert {*KINDS} == {*requests.answered}
+        await check_engine(checked.model)
         assert [row.status for row in checked.rows] == ["ok", *["overflow"] * 3]
 
 
@@ -116,7 +112,7 @@ async def test_an_engine_whose_cache_gives_nothing_is_refused(
 ) -> None:
     async with engine(bare, tiny_tokenizer, kind=kind) as checked:
         with pytest.raises(ServerFailed, match="reports no cached tokens where") as caught:
-            await check_engine(checked.model, Requests())
+            await check_engine(checked.model)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -126,7 +122,7 @@ async def test_no_cache_is_asked_for_where_the_model_config_has_none(
 ) -> None:
     off = msgspec.structs.replace(bare.server, flags={**bare.server.flags, "enable-prefix-caching": False})
     async with engine(msgspec.structs.replace(bare, server=off), tiny_tokenizer, kind=Off) as checked:
-        await check_engine(checked.model, Requests())
+        await check_engine(checked.model)
 
 
 @pytest.mark.parametrize(
@@ -146,38 +142,12 @@ async def test_an_engine_is_checked_once_for_all_runs_unless_the_options_or_the_
     said: list[str],
 ) -> None:
     lines: list[str] = []
-    check = StartCheck(mode, lines.append, lines.append)
+    check = StartCheck(mode, lines.append)
     async with engine(msgspec.structs.replace(bare, **changes), tiny_tokenizer) as checked:
         for _ in range(2):
             await check.require(checked.model)
         assert len(checked.server.requests) == 1 + probes  # the first shows that the engine answers
     assert [line.partition(" ")[0] for line in lines] == said
-
-
-async def test_an_interrupted_check_says_what_was_answered_and_what_is_missing(
-    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(start_check, "SHOWN_EVERY_S", 0.001)
-    lines: list[str] = []
-    three = asyncio.Event()
-
-    def show(line: str) -> None:
-        if re.search(r"answered: (\w+, ){2}\w+; waiting: enum for", line):
-            three.set()
-
-    def policy(request: Request) -> Answer:
-        return HANG if list(request.tools) == ["probe_turn"] else sample_call(request)
-
-    check = StartCheck("once", lines.append, show)
-    async with engine(bare, tiny_tokenizer, policy) as checked:
-        checking = asyncio.create_task(check.require(checked.model))
-        await three.wait()
-        checking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await checking
-    begun, interrupted = lines
-    assert begun.startswith("checking tool calls")
-    assert re.search(r"interrupted; answered: (\w+, ){2}\w+; waiting: enum for \d+ s$", interrupted)
 
 
 HYBRID = CacheConfig(

@@ -10,8 +10,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from serving.engine.gpus import Gpu, GpuReport
-from serving.engine.load import GpuReading
+from serving.engine.gpus import Gpu, GpuReading, GpuReport
 from speedrunner.bench import token_costs, token_units
 from speedrunner.bench.token_costs import Fit, fit_costs, level_of
 from speedrunner.bench.token_units import EMPTY, Kind, TokenUnit
@@ -131,7 +130,7 @@ def test_the_command_writes_a_price_list_that_prices_a_run(
     done = in_process(*bench(measurable, out))
     assert done.returncode == 0, done.stderr
     assert "Longer prompts than" in done.stdout
-    assert "Joules: not measured, no NVIDIA driver" in done.stdout
+    assert "Joules: not measured, this machine has no NVIDIA driver" in done.stdout
     file = out / "measured-tiny-random.yaml"
     written = read_yaml_file(file)
     measured = written["measured"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.cluster import doctor
@@ -19,9 +20,9 @@ from speedrunner.cluster.doctor import environments, examine, gpus, sandboxes
 from speedrunner.plain.findings import Finding, ok
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
+from tests.gpu_kinds import A100, H100, SECOND, fake_driver
 from tests.processes import in_namespaces
 from tests.serving.test_gpu_check import with_prediction
-from tests.stand_in_smi import A100, H100, SECOND
 
 LOOK = """
 from speedrunner.cluster.doctor import sandboxes
@@ -96,20 +97,17 @@ class TestSandboxes:
         assert remedy.startswith("see docs/troubleshooting.md")
 
 
-Smi = Callable[..., None]
-
-
 def found_gpus(*given: str) -> list[tuple[str, str, str, str]]:
     return [(each.level, each.name, each.text, each.remedy) for each in gpus(subject_of(given))]
 
 
 def test_each_bad_input_is_one_finding_with_its_remedy(
-    smi: Smi, monkeypatch: pytest.MonkeyPatch, golden: Golden
+    monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     lines = {}
     for bad in BAD_GPUS:
         with monkeypatch.context() as patch:
-            bad.set_up(smi, patch)
+            bad.set_up(patch)
             findings = [*gpus(subject_of([f"model={bad.model}"]))]
         told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
         assert ("failed" in told.values()) == bad.fatal
@@ -124,8 +122,8 @@ def test_a_model_on_the_cpu_needs_none() -> None:
     assert (risk.level, risk.text, fine.text) == ("warning", risky.cache_risk, "none is needed")
 
 
-def test_one_that_fits_is_ok(smi: Smi) -> None:
-    smi(H100)
+def test_one_that_fits_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, H100)
     assert found_gpus("model=qwen3.5-27b") == [
         ("ok", "GPU", "1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB); driver 580.65.06", ""),
         ("ok", "compilers", "Triton finds a C compiler and Python's headers", ""),
@@ -133,10 +131,8 @@ def test_one_that_fits_is_ok(smi: Smi) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["1", "GPU-b"])
-def test_those_that_slurm_has_not_given_do_not_count(
-    smi: Smi, monkeypatch: pytest.MonkeyPatch, chosen: str
-) -> None:
-    smi(A100.replace("2, ", "0, "), SECOND)
+def test_those_that_slurm_has_not_given_do_not_count(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    fake_driver(monkeypatch, structs.replace(A100, id="0"), SECOND)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     assert found_gpus("model=qwen3.5-27b")[0][2].startswith("1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB);")
     level, _, text, _ = found_gpus("model=qwen3.5-27b-2gpu")[0]
@@ -144,8 +140,8 @@ def test_those_that_slurm_has_not_given_do_not_count(
     assert text == f"2 GPUs needed, and 1 can be used: the machine has 2, CUDA_VISIBLE_DEVICES={chosen}"
 
 
-def test_a_problem_of_several_runs_is_reported_once(smi: Smi) -> None:
-    smi(H100.replace("580.65.06", "535.183.01"))
+def test_a_problem_of_several_runs_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, structs.replace(H100, driver="535.183.01"))
     told = found_gpus("experiment=main", "model=qwen3.5-27b")
     assert [text for _, _, text, _ in told].count(
         "the driver is 535.183.01, and the engine's CUDA 13 needs 580 or newer"

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 import yaml
 
-from serving.engine.gpus import GpuReport
 from speedrunner.config.compose import compose
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import identity
@@ -18,7 +17,7 @@ from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import load
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.gpu_kinds import GPUS, with_config
+from tests.gpu_kinds import GPUS, fake_driver, with_config
 from tests.models.test_bundled_configs import ON_GPUS
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, script, walker
@@ -40,7 +39,8 @@ class TestOnGpus:
     async def process(
         setup: Setup, kind: str, monkeypatch: pytest.MonkeyPatch, before: list[Process] | None = None
     ) -> Process:
-        monkeypatch.setattr("serving.deployment.read_gpus", lambda: GpuReport(installed=[GPUS[kind]]))
+        fake_driver(monkeypatch, GPUS[kind])
+        monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
         sized = await sized_setup(setup, print)
         return identity(with_recorded_contexts(Path("runs/x"), before or [], sized), print)
 

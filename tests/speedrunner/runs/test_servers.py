@@ -1,4 +1,4 @@
-"""The servers of a run with two models, each on GPUs of its own, with stand-ins for vLLM and `nvidia-smi`."""
+"""The servers of a run with two models, each on its own GPUs, with a stand-in for vLLM and a faked driver."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from msgspec.structs import replace
 from rich.console import Console
 
 from serving.deployment import Deployment
@@ -17,13 +18,13 @@ from speedrunner.config.compose import compose
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.run import deploy_models
 from speedrunner.runs.setup import Setup, set_up
+from tests.gpu_kinds import H100, fake_driver
 from tests.processes import tree
 from tests.stand_in_server import HEALTHY
-from tests.stand_in_smi import H100
 
-Smi = Callable[..., None]
+pytestmark = pytest.mark.process
 
-FOUR = [H100.replace("0, GPU-aaaa-1111", f"{number}, GPU-{number}") for number in range(4)]
+FOUR = [replace(H100, id=str(number), uuid=f"GPU-{number}") for number in range(4)]
 
 
 @pytest.fixture
@@ -59,14 +60,13 @@ def devices(deployment: Deployment) -> str:
 )
 async def test_each_of_two_servers_sees_gpus_of_its_own(
     two_models: Callable[..., Setup],
-    smi: Smi,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     visible: str | None,
     actor: str,
     inducer: str,
 ) -> None:
-    smi(*FOUR)
+    fake_driver(monkeypatch, *FOUR)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     setup = two_models(one=2, two=1)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 
 from serving.engine.endpoint import Endpoint
-from serving.engine.load import GpuReading
+from serving.engine.gpus import GpuReading
 from serving.engine.step_clock import TIMED
 from speedrunner.bench.gpu.utilisation import Watch
+from tests.gpu_kinds import fake_driver
 
 pytestmark = pytest.mark.process
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """A watch of a server on a GPU that nvidia-smi shows, without NVML, and whose processes are not here."""
-    monkeypatch.setattr("serving.engine.load.NVML", "libnowhere.so")
+    """A watch of a server on a GPU that cannot be read, and whose processes are not here."""
+    fake_driver(monkeypatch, error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
     report = SimpleNamespace(usable=[SimpleNamespace(uuid="GPU-1")])
     monkeypatch.setattr("speedrunner.bench.gpu.utilisation.read_gpus", lambda: report)
     config = SimpleNamespace(gpus=1, all_gpus=1)
@@ -42,7 +44,7 @@ def test_the_parts_of_a_step_and_the_cores_are_means_and_what_is_not_reported_is
 
 def test_a_server_that_cannot_be_read_has_its_reasons_and_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     each = watch(monkeypatch)
-    assert each.notes[0].startswith("The GPUs cannot be read: no NVIDIA driver: libnowhere.so")
+    assert each.notes[0].startswith("The GPUs cannot be read: this machine has no NVIDIA driver")
     assert each.notes[1].startswith("The processes of the server at unix:/nowhere/http cannot be found")
     row = each.row({"time": 0.0, "steps": 5.0}, {"time": 1.0, "steps": 5.0})
     assert {name: value for name, value in row.items() if value is not None} == {"steps": 0}

@@ -1,25 +1,17 @@
-"""The load of a server on this machine: the CPU time of its processes, and what NVML reports of its GPUs."""
+"""The processes of a server on this machine: their CPU time, and the GPUs on which they compute."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 import psutil
 
 from serving.engine.endpoint import Endpoint
-
-NVML = "libnvidia-ml.so.1"
-"""The driver's library for readings of GPUs."""
-
-MOST_PROCESSES = 256
-"""Most processes of one GPU that are listed."""
+from serving.engine.gpus import GpuReading, Nvml
 
 
 def server_processes(endpoint: Endpoint) -> list[psutil.Process]:
@@ -68,70 +60,7 @@ def option_of(processes: Iterable[psutil.Process], name: str) -> str | None:
     return None
 
 
-class GpuReading(msgspec.Struct, frozen=True):
-    """One GPU at one moment. `None`: the driver does not report it.
-
-    Attributes:
-        busy: share of the last moments (up to a second) in which a kernel ran.
-        watts: power.
-        joules: energy since the driver was loaded.
-        memory_mib: memory in use in MiB, by any process.
-        pids: processes that compute on it. In a container they may have other numbers than inside.
-    """
-
-    busy: float | None = None
-    watts: float | None = None
-    joules: float | None = None
-    memory_mib: float | None = None
-    pids: frozenset[int] | None = None
-
-
-class _GpuProcess(ctypes.Structure):
-    _fields_ = (("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong), ("instances", ctypes.c_uint * 2))
-
-
-class Nvml:
-    """The driver's readings of GPUs. One takes about a millisecond.
-
-    Attributes:
-        failure: why there are none; empty if there are.
-    """
-
-    def __init__(self) -> None:
-        self.failure = ""
-        try:
-            self._library = ctypes.CDLL(NVML)
-        except OSError as error:
-            self.failure = f"no NVIDIA driver: {error}"
-            return
-        if code := self._library.nvmlInit_v2():
-            self.failure = f"NVML does not start: error {code}"
-
-    def read(self, uuid: str) -> GpuReading:
-        """Return the current values of a GPU (`Gpu.uuid`); all are `None` if NVML does not know it."""
-        device, name = ctypes.c_void_p(), ctypes.c_char_p(uuid.encode())
-        if self.failure or self._library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(device)):
-            return GpuReading()
-
-        def ask(function: str, *values: Any) -> bool:
-            """Fill in the values, and return whether the driver knows them."""
-            call = getattr(self._library, f"nvmlDeviceGet{function}", None)
-            return call is not None and call(device, *map(ctypes.byref, values)) == 0
-
-        rates, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # GPU, bus; total, free, used
-        milliwatts, millijoules, count = ctypes.c_uint(), ctypes.c_ulonglong(), ctypes.c_uint(MOST_PROCESSES)
-        listed = (_GpuProcess * MOST_PROCESSES)()
-        is_listed = ask("ComputeRunningProcesses_v3", count, listed)
-        return GpuReading(
-            busy=rates[0] / 100 if ask("UtilizationRates", rates) else None,
-            watts=milliwatts.value / 1e3 if ask("PowerUsage", milliwatts) else None,
-            joules=millijoules.value / 1e3 if ask("TotalEnergyConsumption", millijoules) else None,
-            memory_mib=memory[2] / 2**20 if ask("MemoryInfo", memory) else None,
-            pids=frozenset(each.pid for each in listed[: count.value]) if is_listed else None,
-        )
-
-
-def server_gpus(
+def find_server_gpus(
     nvml: Nvml, processes: Iterable[psutil.Process], usable: Sequence[str], count: int
 ) -> list[str]:
     """Return the GPUs (`Gpu.uuid`) on which a server's processes compute; empty if that cannot be known.
@@ -148,7 +77,7 @@ def server_gpus(
     return used or (list(usable) if own and len(usable) == count else [])
 
 
-def strangers(readings: Iterable[GpuReading], processes: Sequence[psutil.Process]) -> frozenset[int]:
+def find_strangers(readings: Iterable[GpuReading], processes: Sequence[psutil.Process]) -> frozenset[int]:
     """Return the processes that compute on a server's GPUs and are not the server's.
 
     Empty if that cannot be known: no process of the server is listed, as in a container.

@@ -1,9 +1,7 @@
-"""The processes of a server by its address, their CPU time, and readings of GPUs by a library in NVML's
-place."""
+"""The processes of a server by its address, their CPU time and their GPUs."""
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,17 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from serving.engine import load
 from serving.engine.endpoint import Endpoint
-from serving.engine.load import (
-    GpuReading,
-    Nvml,
-    cpu_seconds,
-    option_of,
-    server_gpus,
-    server_processes,
-    strangers,
-)
+from serving.engine.gpus import GpuReading
+from serving.engine.server_processes import cpu_seconds, find_server_gpus, option_of, server_processes
 
 pytestmark = pytest.mark.process
 
@@ -91,49 +81,6 @@ def test_a_tunnel_or_an_empty_address_has_no_processes(tmp_path: Path, start: St
     assert server_processes(Endpoint.on_socket(tmp_path / "nothing")) == []
 
 
-LIBRARY = r"""
-#include <string.h>
-typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } Process;
-int nvmlInit_v2(void) { return 0; }
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
-    if (strncmp(uuid, "GPU-", 4)) return 6;
-    *device = (void *)0x1234567812345678; return 0; }
-int ok(void *device) { return device == (void *)0x1234567812345678 ? 0 : 1; }
-int nvmlDeviceGetUtilizationRates(void *d, unsigned *rates) { rates[0] = 87; rates[1] = 3; return ok(d); }
-int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m) { m[2] = 5ull << 30; return ok(d); }
-int nvmlDeviceGetTotalEnergyConsumption(void *d, unsigned long long *mj) {
-    *mj = 9123456789012; return ok(d); }
-int nvmlDeviceGetPowerUsage(void *d, unsigned *mw) { *mw = 1; return 3; }
-int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *count, Process *listed) {
-    if (*count < 2) return 7;
-    listed[0].pid = 11; listed[1].pid = 12; *count = 2; return ok(d); }
-"""
-"""A driver that knows all but the power."""
-
-
-def test_a_gpu_reports_what_its_driver_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler")
-    (tmp_path / "nvml.c").write_text(LIBRARY)
-    library = str(tmp_path / "libnvidia-ml.so.1")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "nvml.c")], check=True)
-    monkeypatch.setattr(load, "NVML", library)
-    reading = Nvml().read("GPU-aaaa-1111")
-    assert reading == GpuReading(0.87, None, 9123456789.012, 5120, frozenset({11, 12}))
-    assert Nvml().read("unknown") == GpuReading()
-    own = psutil.Process()
-    monkeypatch.setattr(own, "_pid", 11)
-    assert strangers([reading], [own]) == {12}
-    assert strangers([reading], []) == frozenset()  # as in a container, where the numbers differ
-
-
-def test_without_a_driver_nothing_is_read_and_the_reason_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "NVML", "libno-such-driver.so.1")
-    nvml = Nvml()
-    assert nvml.failure.startswith("no NVIDIA driver: libno-such-driver.so.1")
-    assert nvml.read("GPU-aaaa-1111") == GpuReading()
-
-
 FORKED = """
 import os, setproctitle, socket, sys, time
 listener = socket.socket(socket.AF_UNIX)
@@ -182,4 +129,4 @@ def test_a_server_s_gpus_are_those_of_its_processes_or_not_known(
 ) -> None:
     own = psutil.Process()
     nvml: Any = SimpleNamespace(read=lambda uuid: GpuReading(pids=frozenset([own.pid if uuid == on else 1])))
-    assert server_gpus(nvml, [own], usable, 1) == found
+    assert find_server_gpus(nvml, [own], usable, 1) == found
