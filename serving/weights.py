@@ -34,11 +34,6 @@ def recipe_command(model_config: ModelConfig) -> list[str] | None:
     return [sys.executable, str(MODELS / model_config.recipe), *shape, "--out", model_path(model_config)]
 
 
-def is_there(model_config: ModelConfig) -> bool:
-    """Return whether `prepare` would create nothing: the folder of a model with a recipe exists."""
-    return model_config.recipe is None or Path(model_path(model_config)).is_dir()
-
-
 def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
     """Make sure that the model can be loaded. If the model config has a recipe, run it.
 

@@ -38,7 +38,7 @@ from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import MethodState, Objectives, Retrieve, Rollout, programming
-from speedrunner.runs.direct import LocalModel
+from speedrunner.runs.local_model import LocalModel
 from speedrunner.store.history import History
 from speedrunner.store.records import (
     AgentRecord,

@@ -34,7 +34,8 @@ from speedrunner.cli import output
 from speedrunner.cli.app import main
 from speedrunner.config.compose import compose
 from speedrunner.results import Run, load
-from speedrunner.runs.run import run
+from speedrunner.runs.planned_runs import PlannedRun
+from speedrunner.runs.player import play_runs
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.shutdown import Shutdown
 from tests.processes import HANGS_S
@@ -129,7 +130,8 @@ class ScriptedRun:
         setup = set_up(compose(self.overrides(*more)))
         shutdown = shutdown or Shutdown(lambda line: None, 60.0)
         try:
-            return await shutdown.run(run(setup, Console(file=output, width=200), shutdown))
+            playing = play_runs([PlannedRun(setup)], Console(file=output, width=200), shutdown)
+            return (await shutdown.run(playing)).reconciliations
         finally:
             self.printed = output.getvalue()
 

@@ -87,7 +87,7 @@ finally:
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     *_, loaded, found = run.stdout.splitlines()
-    assert set(ast.literal_eval(loaded)) == {"app", "commands", "lazy_group", "output", *modules}
+    assert set(ast.literal_eval(loaded)) == {"app", "commands", "output", *modules}
     assert (found, run.stderr) == ("[]", "")
 
 
@@ -254,10 +254,10 @@ def test_a_bundled_method_imports_from_other_modules_only_what_the_public_place_
 def test_the_recipe_of_the_bundled_model_plays_runs_by_their_entry_points() -> None:
     found = {each for file in (ROOT / "models/tiny").rglob("*.py") for each in imports(file)}
     playing = {each for each in found if each.startswith(("speedrunner.runs", "speedrunner.store"))}
-    assert playing == {"speedrunner.runs.direct", "speedrunner.runs.setup"}
+    assert playing == {"speedrunner.runs.local_model", "speedrunner.runs.setup"}
 
 
 def test_the_scaffold_s_tests_add_only_the_check_of_a_method() -> None:
     found = {each for file in (ROOT / "speedrunner/cli/scaffold").glob("test_*.py") for each in imports(file)}
     own = {f"speedrunner.cli.scaffold.my_{kind}" for kind in ("env", "method")}
-    assert found - own - set(PUBLIC) == {"speedrunner.runs.check_method"}
+    assert found - own - set(PUBLIC) == {"speedrunner.cli.scaffold.check_method"}

@@ -31,11 +31,10 @@ from speedrunner.agents.actor import Actor
 from speedrunner.bench.bare_replay import BareClient
 from speedrunner.bench.engine import CACHE_TARGETS
 from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
-from speedrunner.config.schema import to_yaml
 from speedrunner.plain.console import Status, prefix_status
 from speedrunner.results.ledger import token_line
-from speedrunner.runs.direct import play_steps
-from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.executor import Executor, RunStopped
+from speedrunner.runs.open_run import open_new_run
 from speedrunner.runs.plan import Due, Wake
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Labels, Turn
@@ -192,8 +191,10 @@ class Player:
             turns += turn is not None
             status(f"{turns} turns of {len(talks)} of {self.in_flight} episodes")
 
-        steps = [Due(Wake(batch, 0, tasks), tasks)]
-        await play_steps(self.setup, self.directory, model, self.pool, steps, keep)
+        setup = self.setup
+        actor = Actor(setup.env, model, setup.config)
+        executor = Executor(self.directory, setup.method, actor, self.pool, watch=keep)
+        await executor.execute([Due(Wake(batch, 0, tasks), tasks)])
 
 
 def time_turns(
@@ -228,10 +229,8 @@ async def open_player(deployment: Deployment, setup: Setup, in_flight: int) -> A
     `StorageError`."""
     with (
         tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
-        RunDirectory.open_for_writing(Path(folder)) as directory,
+        open_new_run(setup, Path(folder)) as directory,
     ):
-        directory.write_config(to_yaml(setup.config))
-        directory.write_policy(setup.initial_policy())
         async with (
             setup.workers(in_flight, directory.files.worker_log) as pool,
             deployment.client(directory.append_request) as model,

@@ -1,4 +1,4 @@
-"""The entry point of the command line. `commands` has the table of commands, each in its own module."""
+"""The entry point of the command line. A command's module is imported only when the command is called."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import io
 import os
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from speedrunner.cli.commands import COMMANDS
-from speedrunner.cli.lazy_group import LazyGroup
+from speedrunner.cli.commands import COMMANDS, Command
 from speedrunner.cli.output import say, say_error
 
 OPEN_FILES = 65_536
 """Open files that a command may have, if the hard limit allows as many. An episode takes a few, and many
 shells allow 1,024. The number is bounded because some programs close every possible one when they start."""
+
+
+READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
+"""Commands that only read runs, possibly of someone else."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -36,13 +41,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        from speedrunner.cli.error_messages import explain  # imports many modules, needed for errors only
-
-        line = explain(error, given)
+        line = _explain(error, given)
         if line is None:
             raise
         say_error(line)
         sys.exit(1)
+
+
+def _explain(error: Exception, arguments: Sequence[str]) -> str | None:
+    """Return the line for a command's error; `None` for a bug, which shows its traceback."""
+    from speedrunner.agents.loop import ToolError
+    from speedrunner.library.rules import InvalidSkill
+    from speedrunner.store.discovery import DAMAGED, describe, is_for_people
+
+    text = str(error)
+    if isinstance(error, (InvalidSkill, ToolError)):  # texts for a model, which a method has not caught
+        return None
+    if isinstance(error, ModuleNotFoundError):
+        text += ": install it, or build the environment again with `make venv`"
+    elif not is_for_people(error):
+        if next(iter(arguments), "") not in READERS or not isinstance(error, DAMAGED):
+            return None
+        text = describe(error)
+    return f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}"
 
 
 def raise_open_files() -> None:
@@ -88,3 +109,37 @@ def _read_options(
     ] = False,
 ) -> None:
     """Parse the options before a command."""
+
+
+class LazyGroup(TyperGroup):
+    """The commands of a table, with their headings, in the order of the help, which imports no command."""
+
+    def __init__(self, table: Iterable[tuple[str | None, Command]], **options: Any) -> None:
+        entries = list(table)
+        stubs = [TyperCommand(each.name, help=each.help, rich_help_panel=panel) for panel, each in entries]
+        super().__init__(commands=stubs, no_args_is_help=True, rich_markup_mode="rich", **options)
+        self._table = {each.name: each for _, each in entries}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the loaded command that the arguments call."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, load_command(self._table[name]) if name in self._table else found, rest
+
+
+def load_command(command: Command) -> TyperCommand | LazyGroup:
+    """Import a command and return it with its options; for a group, only the list of its commands."""
+    name = command.name
+    if command.commands:
+        table = ((None, each) for each in command.commands)
+        return LazyGroup(table, name=name, help=command.help)
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command(name)(getattr(import_module(f"speedrunner.cli.{command.module}"), command.function))
+    loaded = get_command(app)
+    assert isinstance(loaded, TyperCommand)
+    loaded.help = "\n\n".join(map(_unwrap, (loaded.help or "").split("\n\n")))
+    return loaded
+
+
+def _unwrap(paragraph: str) -> str:
+    """Join the lines of a paragraph, which the terminal wraps again; examples keep their lines."""
+    return paragraph if paragraph.startswith("Examples:") else " ".join(paragraph.split())

@@ -1,13 +1,32 @@
-"""`speedrunner episode`: play one episode."""
+"""`speedrunner episode`: play one episode and print it live."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from envs import Task
+from serving.apis.completions import TokenConversation
+from serving.conversation import Conversation
+from serving.options import check_keys
+from speedrunner.agents.actor import Actor
+from speedrunner.agents.episode import Watch
+from speedrunner.agents.reading import turn_lines
+from speedrunner.agents.texts import answer_lines, message_lines, short_headline
 from speedrunner.cli.command import Overrides, carry_out
 from speedrunner.cli.output import SafeConsole
 from speedrunner.cli.run_summary import configure_logging
 from speedrunner.config.compose import compose
-from speedrunner.runs.setup import set_up
-from speedrunner.runs.single_episode import show_episode
+from speedrunner.runs.executor import Executor, RunStopped
+from speedrunner.runs.open_run import open_new_run
+from speedrunner.runs.plan import Due, Evaluate
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.servers import fit_models, serve_models
+from speedrunner.runs.setup import Setup, set_up
+from speedrunner.store.records import Turn
 
 
 def episode(overrides: Overrides = None) -> None:
@@ -21,4 +40,76 @@ def episode(overrides: Overrides = None) -> None:
     config = compose(overrides or [])
     configure_logging(config)
     setup, console = set_up(config), SafeConsole()
-    carry_out(lambda shutdown: show_episode(setup, console))
+    carry_out(lambda shutdown: _play_episode(setup, console))
+
+
+async def _play_episode(setup: Setup, console: SafeConsole) -> None:
+    """Play a run of one episode in a temporary folder, with the initial policy."""
+    check_keys(setup.services)
+    task, policy = choose_task(setup), setup.initial_policy()
+    step = Evaluate(checkpoint=0, policy=0, tasks={"episode": task})
+    with (
+        tempfile.TemporaryDirectory(prefix="speedrunner-episode-") as folder,
+        open_new_run(setup, Path(folder), policy) as directory,
+        Progress(console, total=1, finished=0) as progress,
+    ):
+        async with setup.workers(1) as pool:
+            async with pool.worker() as worker:  # reports a missing task before a server starts
+                module = setup.method.agent(policy, task, setup.env).library.module()
+                await worker.reset(task, module, setup.env.limits.actions)
+            fitted = await fit_models(setup, progress.say)
+            async with (
+                serve_models(fitted, Path(folder), progress) as engines,
+                engines.open_models(fitted, directory.append_request) as (model, others),
+            ):
+                executor = Executor(
+                    directory,
+                    setup.method,
+                    Actor(setup.env, model, setup.config, others),
+                    pool,
+                    watch=_print_turns(console.say),
+                )
+                await executor.execute([Due(step, step.tasks)])
+        (played,) = directory.read().evaluations()
+    console.say(f"=== {short_headline(played)}")
+    if played.termination.is_fault:
+        raise RunStopped(f"the episode ended by {played.termination}: {played.error}")
+    usage, cost = played.usage, 0.0
+    for turn in played.turns:
+        model_config = setup.model_config if turn.role == "actor" else setup.inducer_model_config
+        cost += setup.prices[model_config.name].cost(turn.usage)
+    console.say(
+        f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens; {cost:.6f} USD"
+    )
+
+
+def choose_task(setup: Setup) -> Task:
+    """Return the task of `task.name` and `task.index`.
+
+    Missing values come from the first training task (with that name, if one is given). For a name without
+    training tasks, the index is 0.
+    """
+    name, index = setup.config.task.name, setup.config.task.index
+    named = (task for task in setup.split.train if name in (None, task.name))
+    first = next(named, Task(setup.env.name, name or "", 0))
+    return Task(first.env, first.name, first.index if index is None else index)
+
+
+def _print_turns(say: Callable[[str], None]) -> Watch:
+    """Return a spectator that prints the prompt of the first conversation as tokens, and all turns."""
+    turns = 0
+
+    def watch(key: str, conversation: Conversation, turn: Turn | None) -> None:
+        nonlocal turns
+        if turn is None:
+            if isinstance(conversation, TokenConversation):
+                say(f"--- prompt, as the model's template renders it\n{conversation.transcript.text}")
+                say(f"--- tag that each answer must match\n{conversation.tag}")
+            return
+        turns += 1
+        is_shown = turns == 1 and isinstance(conversation, TokenConversation)
+        lines = [] if is_shown else message_lines(turn)
+        for line in (*lines, *answer_lines(turn), *turn_lines(turns, msgspec.to_builtins(turn))):
+            say(line)
+
+    return watch

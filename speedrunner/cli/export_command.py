@@ -15,7 +15,7 @@ from speedrunner.results.export.atif import write_trajectories
 from speedrunner.results.export.dataset import write_dataset
 from speedrunner.results.export.inspect_log import write_logs
 from speedrunner.results.export.skill_package import check_name, write_package
-from speedrunner.runs.stored_policy import find_policy
+from speedrunner.runs.setup import find_policy
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import OUTPUT_MODE, check_new, whole_folder
 from speedrunner.store.policies import InvalidPolicy

@@ -11,7 +11,7 @@ from envs import Primitive
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
 from speedrunner.library.library import Library
-from speedrunner.runs.stored_policy import find_policy
+from speedrunner.runs.setup import find_policy
 from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.run_data import RunData

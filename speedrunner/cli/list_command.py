@@ -1,17 +1,25 @@
-"""`speedrunner list`: list names for settings, and all settings."""
+"""`speedrunner list`: list names for settings, and all settings as YAML with comments that explain them."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from typing import Annotated, Literal
+import textwrap
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
+import msgspec
 import typer
 
 from speedrunner.cli.command import key_values
 from speedrunner.cli.output import say
-from speedrunner.config.commented import commented_yaml
 from speedrunner.config.compose import ELSEWHERE, compose, group_choices
-from speedrunner.config.schema import InvalidConfig
+from speedrunner.config.names import CONFIGS
+from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, to_mapping
+from speedrunner.plain.plain_yaml import write_yaml
+
+WIDTH = 100
+"""Maximum columns of a comment."""
 
 
 def list_(
@@ -43,3 +51,56 @@ def list_(
         say(f"{name:{width}}  {text.partition('. ')[0].rstrip('.')}".rstrip())
     if group in ELSEWHERE:
         say(f"or {ELSEWHERE[group]}")
+
+
+def commented_yaml(config: Config) -> str:
+    """Return a configuration as YAML, with an explanation of each section and key.
+
+    Explanations come from the typed records; those of bundled environments' and methods' options from
+    `configs/`.
+    """
+    sections = to_mapping(config)
+    lines: list[str] = []
+    for field in msgspec.structs.fields(Config):
+        content = sections[field.name]
+        if not isinstance(content, dict):
+            lines += ["", *_comment(key_comments(Config)[field.name]), *_entry(field.name, content)]
+            continue
+        explained = key_comments(field.type)
+        lines += ["", *_comment((field.type.__doc__ or "").partition("\n")[0]), f"{field.name}:"]
+        if field.type is ClassConfig:
+            file = CONFIGS / field.name / f"{content['name']}.yaml"
+            explained |= dict(
+                re.findall(r"(?m)^(\w+): .* # (.*)$", file.read_text() if file.is_file() else "")
+            )
+        for key, value in content.items():
+            entry = [*_comment(explained.get(key, ""), indent=2), *_entry(key, value)]
+            lines += textwrap.indent("\n".join(entry), "  ").split("\n")
+    return "\n".join(lines[1:]) + "\n"
+
+
+def key_comments(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the `#:` comment above each field of a record and its bases, in one line each."""
+    comments: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
+            comments |= dict(_comments_in(inspect.getsource(base)))
+    return comments
+
+
+def _comments_in(source: str) -> Iterator[tuple[str, str]]:
+    above: list[str] = []
+    for line in source.splitlines():
+        if comment := re.fullmatch(r"\s*#: (.*)", line):
+            above.append(comment[1])
+        elif above and (field := re.match(r"\s*(\w+):", line)):
+            yield field[1], " ".join(above).replace("`None`", "null")
+            above = []
+
+
+def _comment(text: str, indent: int = 0) -> list[str]:
+    return textwrap.wrap(text, WIDTH - indent, initial_indent="# ", subsequent_indent="# ")
+
+
+def _entry(key: str, value: Any) -> list[str]:
+    return write_yaml({key: value}).splitlines()

@@ -10,7 +10,7 @@ from speedrunner.bench.cache_probe import measure_cache
 from speedrunner.bench.tool_probe import measure_tools
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_model_config
+from speedrunner.runs.setup import actor_model_config
 
 
 def tools(

@@ -1,4 +1,4 @@
-"""Output of commands that play runs, before and after."""
+"""Output of commands that play runs, before, meanwhile and after."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from serving.meter import Reconciliation
+from speedrunner.cli.command import carry_out
 from speedrunner.cli.output import SafeConsole, say
+from speedrunner.config.grid import AT_ONCE
 from speedrunner.config.schema import Config
 from speedrunner.plain.console import align_columns
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
@@ -17,12 +19,14 @@ from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import note_silent_sleeps
 from speedrunner.results.writing import list_rows
+from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.outline import Outline
+from speedrunner.runs.planned_runs import PlannedRun
+from speedrunner.runs.player import play_runs
 from speedrunner.runs.setup import Setup
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load
-
-KEPT = "; finished work is recorded. Rerun the same command to resume"
+from speedrunner.store.stored_run import RunFiles
 
 
 def configure_logging(config: Config) -> None:
@@ -48,9 +52,22 @@ def describe_plan(outlines: Sequence[Outline]) -> Iterator[str]:
     yield from together.notes
 
 
-def has_processes(path: str) -> bool:
-    """Return whether a process has started to play the run."""
-    return (Path(path) / "config.yaml").exists() and bool(load(path).processes)
+def play_and_print(runs: Sequence[PlannedRun], at_once: int = AT_ONCE, log_prefix: str = "") -> None:
+    """Play runs, and print their results. Raises `RunStopped` if a run stopped, and the errors of
+    `play_runs`."""
+    console = SafeConsole()
+    patience_s = max(run.setup.config.run.drain_s for run in runs)
+    result = carry_out(
+        lambda shutdown: play_runs(runs, console, shutdown, at_once, log_prefix),
+        console.say,
+        "; finished work is recorded. Rerun the same command to resume",
+        patience_s,
+    )
+    if played := [run.setup for run in runs if RunFiles(Path(run.path)).processes.exists()]:
+        print_runs(played, console, result.reconciliations)
+    if result.failures:
+        lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
+        raise RunStopped(f"{len(lines)} of {len(runs)} runs stopped; " + "; ".join(lines))
 
 
 def print_runs(

@@ -21,8 +21,8 @@ from serving.weights import model_path, recipe_command
 from speedrunner.cli.command import key_values
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.runs.setup import actor_model_config
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 
 POLL_S = 0.5

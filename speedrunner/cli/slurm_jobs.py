@@ -12,8 +12,7 @@ from speedrunner.cluster.cluster_config import Cluster, Site
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns, short_number
-from speedrunner.runs.parts import parts
-from speedrunner.runs.sweep_members import Member, is_unfinished, members
+from speedrunner.runs.planned_runs import PlannedRun, is_unfinished, set_up_runs, split_into_parts
 
 
 def submit_jobs(
@@ -26,8 +25,8 @@ def submit_jobs(
         jobs: number of jobs; `None`: as many as the runs can keep busy.
     """
     cluster, file, rest = site
-    runs = members(grid.runs(), plays_here=False)
-    dealt = parts(runs, jobs, at_once)
+    runs = set_up_runs(grid.runs(), plays_here=False)
+    dealt = split_into_parts(runs, jobs, at_once)
     wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]
     if not wanted:
         raise InvalidConfig(f"all {len(runs)} runs are finished: there is nothing to submit")
@@ -53,7 +52,7 @@ def submit_jobs(
 
 
 def _describe_jobs(
-    arrays: Sequence[submission.Array], dealt: Sequence[Sequence[Member]], cluster: Cluster, file: Path
+    arrays: Sequence[submission.Array], dealt: Sequence[Sequence[PlannedRun]], cluster: Cluster, file: Path
 ) -> Iterator[str]:
     """Yield the site, a table with a row for each job, and a note."""
     yield f"site: {file}, {f'partition {cluster.partition}' if cluster.partition else 'default partition'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -11,11 +12,18 @@ from pathlib import Path
 
 from envs import EnvironmentFault
 from envs.java_process import NoJava
+from serving import hub
+from serving.engine.endpoint import attach
 from serving.engine.gpus import GpuReport, read_gpus
+from serving.errors import InvalidModelConfig, ServerFailed
 from serving.gpu_check import Problem, all_problems, compiler_problems, too_few
+from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
-from speedrunner.cluster import model_checks
-from speedrunner.cluster.cluster_subject import Subject
+from serving.new_model_config import check_files
+from serving.options import ServiceOptions, running_endpoint
+from serving.sizing import adopt
+from serving.weights import model_path
+from speedrunner.cluster.needs import Needs
 from speedrunner.cluster.prepare import open_task
 from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, failure, ok, report, warning
@@ -28,7 +36,7 @@ from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.sandbox.isolation import SandboxError
 from speedrunner.workers.worker_pool import needed_mb, worker_mb
 
-Check = Callable[[Subject], Iterable[Finding]]
+Check = Callable[[Needs], Iterable[Finding]]
 
 RUN_GB = 0.5
 """Disk space of one run of the paper's size: an estimate; Crafter's are the largest."""
@@ -37,7 +45,7 @@ WRITTEN = 2**20
 """Bytes of a trial write: a full quota refuses them, although it may still allow an empty file."""
 
 
-def python_path(subject: Subject) -> Iterator[Finding]:
+def python_path(needs: Needs) -> Iterator[Finding]:
     """Name PYTHONPATH if it is set, since packages in it replace installed ones."""
     given = os.environ.get("PYTHONPATH")
     folders = [each or os.curdir for each in (given or "").split(os.pathsep) if each != str(CHECKOUT)]
@@ -46,7 +54,7 @@ def python_path(subject: Subject) -> Iterator[Finding]:
         yield warning("PYTHONPATH", text, "if something below fails, unset PYTHONPATH and try again")
 
 
-def slurm(subject: Subject) -> Iterator[Finding]:
+def slurm(needs: Needs) -> Iterator[Finding]:
     """Report the job and its end; warn on a login node."""
     job = os.environ.get("SLURM_JOB_ID")
     if job is not None:
@@ -55,25 +63,73 @@ def slurm(subject: Subject) -> Iterator[Finding]:
         left = "without a known time limit" if left_s is None else f"{left_s / 60:.0f} min left for work"
         yield ok("Slurm", f"job {job} on {node}, {left}")
     elif shutil.which("squeue"):
-        yield warning("Slurm", "not in a job; a compute node may differ", subject.doctor)
+        yield warning("Slurm", "not in a job; a compute node may differ", needs.doctor)
 
 
-def gpus(subject: Subject) -> Iterator[Finding]:
+def model_files(needs: Needs) -> Iterator[Finding]:
+    """Check that each model's weights and tokenizer are here, or the key of a hosted one."""
+    models = {each.base_url or model_path(each): each for each in reversed(needs.model_configs)}
+    for model_config in reversed(models.values()):
+        name = f"files of {model_config.name}"
+        yield (_check_key if model_config.hosted else _check_files)(name, model_config, needs)
+
+
+def servers(needs: Needs) -> Iterator[Finding]:
+    """Check that each named server runs and serves its model."""
+    for model_config, options in needs.attached:
+        name = f"server of {model_config.name}"
+        try:
+            if endpoint := running_endpoint(model_config, options):
+                adopted = adopt(model_config, asyncio.run(attach(endpoint, model_config.name)), endpoint)
+                yield ok(name, f"{endpoint} serves it with a context of {adopted.context:,} tokens")
+        except (InvalidModelConfig, ServerFailed) as error:
+            remedy = "serve this model there, correct serving.url or its key, or remove it to start a server"
+            yield failure(name, str(error), remedy)
+
+
+def _check_key(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
+    """Check the key of a hosted model, which needs no files."""
+    try:
+        running_endpoint(model_config, ServiceOptions())
+    except (InvalidModelConfig, ServerFailed) as error:
+        remedy = f"export {model_config.api_key_env or 'the key'}=..., also in the job"
+        return failure(name, str(error), remedy)
+    return ok(name, f"none: it is hosted at {model_config.base_url}, which must be reachable from here")
+
+
+def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
+    prepare = f"speedrunner prepare {needs.words}".rstrip()
+    fetch = f"run this on a machine with a network and the same HF_HOME: {prepare}"
+    place, notes = model_path(model_config), ["the tokenizer loads"]
+    try:
+        folder = hub.complete_folder(place, model_config.revision) if model_config.id else Path(place)
+        if not folder.is_dir():
+            if model_config.recipe:
+                return warning(name, f"{folder} is created at the first start", prepare)
+            text = f"the folder {folder} does not exist"
+            return failure(name, text, "correct `path` in the model configuration")
+        check_files(model_config, place, notes.append, starts=True)
+    except (hub.FilesMissing, InvalidModelConfig) as error:
+        return failure(name, str(error), fetch if model_config.id else "correct the folder or its config")
+    return ok(name, "; ".join((f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}", *notes)))
+
+
+def gpus(needs: Needs) -> Iterator[Finding]:
     """Check whether this machine's GPUs can serve the models, and their caches."""
-    found = read_gpus() if subject.gpus else GpuReport()
-    if problem := too_few(found, subject.gpus, subject.doctor):
+    found = read_gpus() if needs.gpus else GpuReport()
+    if problem := too_few(found, needs.gpus, needs.doctor):
         yield _finding("GPU", problem)
     problems = list(
-        dict.fromkeys(each for servers in subject.together for each in all_problems(servers, found))
+        dict.fromkeys(each for servers in needs.together for each in all_problems(servers, found))
     )
     yield from (_finding("GPU", each) for each in problems)
-    if not subject.gpus:
+    if not needs.gpus:
         yield ok("GPU", "none is needed")
-    elif len(found.usable) >= subject.gpus and not any(each.fatal for each in problems):
+    elif len(found.usable) >= needs.gpus and not any(each.fatal for each in problems):
         names = ", ".join(map(str, found.usable))
-        yield ok("GPU", f"{subject.gpus} needed; here: {names}; driver {found.usable[0].driver}")
+        yield ok("GPU", f"{needs.gpus} needed; here: {names}; driver {found.usable[0].driver}")
     if found.usable:
-        together = (model_config for servers in subject.together for model_config in servers)
+        together = (model_config for servers in needs.together for model_config in servers)
         compilers = [_finding("compilers", each) for each in compiler_problems(together)]
         yield from compilers or [ok("compilers", "Triton finds a C compiler and Python's headers")]
 
@@ -82,9 +138,9 @@ def _finding(name: str, problem: Problem) -> Finding:
     return Finding(name, "failed" if problem.fatal else "warning", problem.text, problem.remedy)
 
 
-def sandboxes(subject: Subject) -> Iterator[Finding]:
+def sandboxes(needs: Needs) -> Iterator[Finding]:
     """Check that each configured kind of sandbox starts, by starting it."""
-    for each in subject.sandboxes:
+    for each in needs.sandboxes:
         try:
             require(each)
         except SandboxError as error:
@@ -99,26 +155,25 @@ def sandboxes(subject: Subject) -> Iterator[Finding]:
             yield ok("sandbox", strength)
 
 
-def environments(subject: Subject) -> Iterator[Finding]:
+def environments(needs: Needs) -> Iterator[Finding]:
     """Check that each environment opens a task, with Java if it needs it."""
-    for env in subject.environments:
+    for env in needs.environments:
         name = f"environment {env.name}"
         try:
             yield ok(name, open_task(env))
         except EnvironmentFault as error:
-            remedy = f"run this on the machine to fix: speedrunner prepare {subject.words}"
+            remedy = f"run this on the machine to fix: speedrunner prepare {needs.words}"
             if isinstance(error, NoJava) and env.options.get("java"):
                 remedy = "correct env.java, or remove it: a Java runtime is installed with the environments"
             yield failure(name, str(error), remedy)
 
 
-def run_folders(subject: Subject) -> Iterator[Finding]:
+def run_folders(needs: Needs) -> Iterator[Finding]:
     """Check that runs can be written: the folder, its earlier records, the disk space."""
     elsewhere = "choose another folder with run.dir=..., or --dir for a list"
-    for folder in subject.folders:
+    for folder in dict.fromkeys(path.parent for path in needs.paths):
         name, base = f"folder {folder}", _nearest(folder)
-        paths = [Path(each.run.dir) for each in subject.configs]
-        paths = [path for path in paths if path.absolute().parent == folder]
+        paths = [path for path in needs.paths if path.parent == folder]
         if problem := _write_problem(base):
             yield failure(name, f"cannot be written ({problem})", elsewhere)
             continue
@@ -136,12 +191,13 @@ def run_folders(subject: Subject) -> Iterator[Finding]:
             yield ok(name, text)
 
 
-def memory(subject: Subject) -> Iterator[Finding]:
+def memory(needs: Needs) -> Iterator[Finding]:
     """Check that the workers of all episodes in flight fit into the memory."""
     available = available_mb()
     if granted := os.environ.get("SLURM_MEM_PER_NODE", ""):
         available = min(available, int(granted) * 2**20 // 10**6)
-    for config in subject.configs:
+    configs = [setup.config for setup in needs.setups]
+    for config in configs:
         needed = needed_mb(config.env.name, config.run.in_flight, config.sandbox.memory_mb)
         if needed > available:
             fit = max(config.run.in_flight + (available - needed) // worker_mb(config.env.name), 1)
@@ -149,15 +205,15 @@ def memory(subject: Subject) -> Iterator[Finding]:
             text = f"{what} take {needed:,} MB, but {available:,} MB are free"
             yield failure("memory", text, f"run.in_flight={fit}, or more memory for the job (--mem)")
             return
-    most = max(config.run.in_flight for config in subject.configs)
+    most = max(config.run.in_flight for config in configs)
     yield ok("memory", f"{available:,} MB free; {most} episodes in flight fit")
 
 
 CHECKS: dict[str, Check] = {
     "PYTHONPATH": python_path,
     "Slurm": slurm,
-    "model files": model_checks.files,
-    "servers": model_checks.servers,
+    "model files": model_files,
+    "servers": servers,
     "GPUs": gpus,
     "sandbox": sandboxes,
     "environments": environments,
@@ -168,7 +224,7 @@ CHECKS: dict[str, Check] = {
 
 
 def examine(
-    subject: Subject,
+    needs: Needs,
     status: Status,
     say: Callable[[Finding], None],
     checks: dict[str, Check] = CHECKS,
@@ -188,7 +244,7 @@ def examine(
     for name, check in checks.items():
         status(f"checking {name}")
         try:
-            for each in check(subject):
+            for each in check(needs):
                 add(each)
         except Exception as error:
             text = f"could not be checked: {type(error).__name__}: {error}"

@@ -14,15 +14,15 @@ from serving import hub, weights
 from serving.errors import ServingError
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.cluster.cluster_subject import Subject
+from speedrunner.cluster.needs import Needs
 from speedrunner.config.schema import ClassConfig
 from speedrunner.plain.findings import Finding, failure, ok
 
 Say = Callable[[str], None]
 
 
-def prepare(subject: Subject, status: Say) -> Iterator[Finding]:
-    """Download or create what the runs of a subject need. If one thing fails, the others continue.
+def prepare_needs(needs: Needs, status: Say) -> Iterator[Finding]:
+    """Download or create what the runs need. If one thing fails, the others continue.
 
     Args:
         status: shows the current activity.
@@ -30,7 +30,7 @@ def prepare(subject: Subject, status: Say) -> Iterator[Finding]:
     Returns:
         A finding for each thing: what is there now, with size and place; or why it is not.
     """
-    for name, bring in _steps(subject, status):
+    for name, bring in _steps(needs, status):
         status(f"preparing {name}")
         try:
             yield ok(name, bring())
@@ -53,10 +53,7 @@ def open_task(env: ClassConfig) -> str:
     try:
         REGISTRY.find(env.name).preload()
         one.warm_up()
-        try:
-            task = envs.splits(env.name, **env.options).train[0]
-        except EnvironmentFault as error:
-            return f"it starts; none of its tasks was opened ({error})"
+        task = envs.splits(env.name, **env.options).train[0]
         one.reset(task)
         return f"{task.name}, {task.index} opens ({time.monotonic() - started:.1f} s)"
     except EnvironmentFault:
@@ -67,16 +64,16 @@ def open_task(env: ClassConfig) -> str:
         one.close()
 
 
-def _steps(subject: Subject, status: Say) -> Iterator[tuple[str, Callable[[], str]]]:
+def _steps(needs: Needs, status: Say) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the name and the function of each step; each model's folder once, even if model configs share
     it."""
     models = {
         model_config.base_url or weights.model_path(model_config): model_config
-        for model_config in subject.model_configs
+        for model_config in needs.model_configs
     }
     for model_config in models.values():
         yield f"model {model_config.name}", partial(_model, model_config, status)
-    for env in subject.environments:
+    for env in needs.environments:
         yield f"environment {env.name}", partial(open_task, env)
 
 

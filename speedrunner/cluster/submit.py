@@ -11,13 +11,12 @@ from pathlib import Path
 import jinja2
 import msgspec
 
-from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.slurm import run_slurm
-from speedrunner.runs.sweep_members import Member
+from speedrunner.runs.planned_runs import PlannedRun
 from speedrunner.store.files import FOLDER_MODE, explain_errors, make_folder
 
 TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
@@ -45,7 +44,7 @@ class Array(msgspec.Struct, frozen=True):
 
 
 def arrays(
-    dealt: Sequence[Sequence[Member]],
+    dealt: Sequence[Sequence[PlannedRun]],
     wanted: Sequence[int],
     cluster: Cluster,
     sweep: Sequence[str],
@@ -144,29 +143,14 @@ def require_free(runs: Sequence[str], root: Path) -> None:
             )
 
 
-def _models_to_serve(member: Member) -> list[ModelConfig]:
-    """Return the models with servers that a run starts, each once."""
-    return [
-        *{
-            model_config.name: model_config
-            for model_config, options in member.setup.services
-            if model_config.base_url is None and options.url is None
-        }.values()
-    ]
-
-
-def _needed_gpus(part: Sequence[Member], cluster: Cluster) -> int:
+def _needed_gpus(part: Sequence[PlannedRun], cluster: Cluster) -> int:
     """Return the GPUs that the servers of a part need. Runs with different servers follow one another.
     Raises `InvalidConfig` if a job cannot have it."""
-    most_gpus = 0
-    for member in part:
-        place, started = member.run.place, _models_to_serve(member)
-        gpus = sum(each.all_gpus for each in started)
-        if gpus > cluster.gpus:
+    for run in part:
+        if run.setup.needed_gpus > cluster.gpus:
             raise InvalidConfig(
-                f"{place}{gpus} GPUs on one node are needed for"
-                f" {' and '.join(each.name for each in started)}, and the cluster's nodes have"
-                f" {cluster.gpus} (cluster.gpus)"
+                f"{run.place}{run.setup.needed_gpus} GPUs on one node are needed for"
+                f" {' and '.join(model.name for model in run.setup.started_models)}, and the cluster's nodes"
+                f" have {cluster.gpus} (cluster.gpus)"
             )
-        most_gpus = max(most_gpus, gpus)
-    return most_gpus
+    return max((run.setup.needed_gpus for run in part), default=0)

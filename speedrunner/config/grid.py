@@ -1,20 +1,37 @@
-"""The runs of a list or of one of the paper's experiments."""
+"""The runs of a list or of one of the paper's experiments.
+
+A list is a YAML file. Each entry is a mapping of settings; lists in it multiply it:
+
+    - env: scienceworld
+      env.family: [3, 4]
+      method: [react, asi]
+      run.seed: [0, 1, 2]          # 12 runs
+    - env: scienceworld
+      env.family: 4
+      method: asi
+      run.seed: [0, 1, 2]
+      run.start_from: {env.family: 3}    # start from the run that differs only in this; it is played first
+
+Lists in `run.start_from` multiply an entry as well.
+
+An entry may also be a text, `method=react run.seed=1`, or a list of such settings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from speedrunner.config.compose import compose, group_choices, group_file, name_method
-from speedrunner.config.grid_file import Cell, read_cells, setting_text, setting_texts
 from speedrunner.config.names import CONFIGS, read_mapping, run_name
-from speedrunner.config.schema import Config, InvalidConfig, differences
+from speedrunner.config.schema import Config, InvalidConfig, differences, read_file
 from speedrunner.plain.plain_records import suggest
 from speedrunner.plain.plain_yaml import NotPlain, read_value
 
@@ -30,6 +47,10 @@ OWN_TO_A_START = (
     "library.hide",
 )
 """Settings that a run does not share with the run from which it starts."""
+
+
+Cell = dict[str, Any]
+"""The settings of one run, by key; `run.start_from` may be a mapping of changes."""
 
 
 class GridRun(msgspec.Struct, frozen=True):
@@ -63,7 +84,7 @@ class Grid:
     """A list of runs.
 
     Args:
-        file: YAML, a list of entries; see `grid_file`.
+        file: YAML, a list of entries; see above.
         given: settings for all runs. If runs of the list have the value, only these are selected (several
             values with commas: `env=babyai,crafter`); otherwise all runs get it. `method=NAME` selects by the
             name that a method has in the names of conditions: `speedrunner`, `speedrunner-no-interpreter`.
@@ -218,3 +239,51 @@ def _parse_yaml(text: str) -> object:
         return read_value(text)
     except NotPlain:
         return None
+
+
+def read_cells(file: Path) -> Iterator[Cell]:
+    """Yield the entries of a list, one for each combination of their lists' values.
+
+    Raises `InvalidConfig`.
+    """
+    entries = read_file(file)
+    if not isinstance(entries, list) or not entries:
+        raise InvalidConfig(f"{file} must be a list of runs, such as `- method=react run.seed=1`")
+    for number, entry in enumerate(entries, start=1):
+        own = entry.split() if isinstance(entry, str) else entry
+        if isinstance(own, list) and own and all(isinstance(each, str) and "=" in each for each in own):
+            pairs = [each.split("=", 1) for each in own]
+            own = dict(pairs)
+            if len(own) < len(pairs):
+                raise InvalidConfig(f"{file}, run {number}: {entry!r} sets a key twice")
+        if not isinstance(own, dict) or not own or not all(isinstance(key, str) for key in own):
+            raise InvalidConfig(
+                f"{file}, run {number}: {entry!r} must be a mapping of settings, or text such as KEY=VALUE"
+            )
+        axes = [_axis(value) for value in own.values()]
+        if empty := [key for key, axis in zip(own, axes, strict=True) if not axis]:
+            raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, so no run results")
+        for values in product(*axes):
+            yield dict(zip(own, values, strict=True))
+
+
+def _axis(value: Any) -> list[Any]:
+    """Return the values of a setting; lists in a mapping multiply it."""
+    if isinstance(value, Mapping):
+        axes = product(*map(_axis, value.values()))
+        return [dict(zip(value, values, strict=True)) for values in axes]
+    return value if isinstance(value, list) else [value]
+
+
+def setting_texts(cell: Cell) -> tuple[str, ...]:
+    """Return settings as overrides."""
+    return tuple(f"{key}={setting_text(key, value)}" for key, value in cell.items())
+
+
+def setting_text(key: str, value: object) -> str:
+    """Return a value in the syntax of overrides."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidConfig(f"{key}: {value!r} must be a single value")

@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
+from rich.console import Console
 
 from envs import Task
 from serving.errors import RequestFailed
@@ -71,9 +72,9 @@ class Executor:
     method: Method
     actor: Actor
     pool: WorkerPool
-    progress: Progress
-    shutdown: Shutdown
-    attempts: dict[str, int]
+    progress: Progress = field(default_factory=lambda: Progress(Console(quiet=True), 0, 0))
+    shutdown: Shutdown = field(default_factory=lambda: Shutdown(lambda line: None))
+    attempts: dict[str, int] = field(default_factory=dict)
     """Number of attempts at each episode and sleep so far, interrupted ones included."""
     slots: asyncio.Semaphore | None = None
     """Episodes at the same time, shared with other runs; `None`: as many as there are workers."""

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
-from serving.errors import ServingError
-from serving.weights import is_there
 from speedrunner.config.names import ConditionName, condition_name
-from speedrunner.runs.continuation import check_configuration
-from speedrunner.runs.plan import Due, Evaluate, Sleep, unfinished_steps
-from speedrunner.runs.run import identify_process
-from speedrunner.runs.setup import Setup, check_models, describe_overflow
-from speedrunner.store.run_data import load
+from speedrunner.runs.plan import Evaluate, Sleep
+from speedrunner.runs.planned_runs import PlannedRun, list_unfinished
 
 
 class Outline(msgspec.Struct, frozen=True):
@@ -42,40 +35,26 @@ class Outline(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def outline_runs(runs: Iterable[tuple[Setup, str | None]]) -> list[Outline]:
+def outline_runs(runs: Iterable[PlannedRun]) -> list[Outline]:
     """Return the outline of each condition, in the order of the runs, then that of all together.
-
-    Args:
-        runs: each with the run that is played first and provides its initial policy.
 
     Raises:
         InvalidPlan: a run requests more tasks than there are.
         RunDirectoryError: a directory contains something else, or was played with something that has
             changed; or an initial policy does not exist.
-        InvalidConfig, EnvironmentFault: the actor's first prompt does not fit, or cannot be counted.
     """
     planned: dict[ConditionName | None, list[Outline]] = {}
-    for setup, after in runs:
-        one = _outline_run(setup, after)
-        planned.setdefault(one.condition, []).append(one)
-    planned[None] = [one for ones in planned.values() for one in ones]
-    return [_sum_up(condition, ones) for condition, ones in planned.items()]
+    for run in runs:
+        outline = _outline_run(run)
+        planned.setdefault(outline.condition, []).append(outline)
+    planned[None] = [outline for outlines in planned.values() for outline in outlines]
+    return [_sum_up(condition, outlines) for condition, outlines in planned.items()]
 
 
-def _outline_run(setup: Setup, after: str | None) -> Outline:
-    config, path, plan = setup.config, Path(setup.config.run.dir), setup.plan()
-    left, notes = [Due(step, step.tasks) for step in plan], list[str]()
-    if (path / "config.yaml").exists():
-        stored = load(path)
-        if extension := check_configuration(stored, setup):
-            notes.append(f"{path} is extended: {extension}.")
-        identify_process(stored, setup, lambda line: None)
-        left = unfinished_steps(setup.plan(), stored, retry_faults=config.run.retry_faults)
-    elif after is None:
-        policy = setup.initial_policy()  # raises if it does not exist
-        if policy.skills and all(is_there(model_config) for model_config, _ in setup.services):
-            with suppress(ServingError):  # its files may be missing here
-                notes += describe_overflow(check_models(setup, policy), setup.model_config.context)
+def _outline_run(planned: PlannedRun) -> Outline:
+    setup, config, plan = planned.setup, planned.setup.config, planned.setup.plan()
+    left, extension = list_unfinished(planned)
+    notes = [f"{planned.path} is extended: {extension}."] if extension else []
     models = (setup.model_config, setup.inducer_model_config)
     notes += [f"{risk}: run `speedrunner bench replay`." for model in models if (risk := model.cache_risk)]
     checkpoints = sum(isinstance(step, Evaluate) for step in plan)
@@ -84,8 +63,8 @@ def _outline_run(setup: Setup, after: str | None) -> Outline:
             f"{config.method.name} does not learn: its only policy is evaluated again at each of the"
             f" {checkpoints} checkpoints, as in the paper; run.rollouts=0 evaluates it once."
         )
-    episodes = sum(len(each.tasks) for each in left)
-    sleeps = sum(isinstance(each.step, Sleep) for each in left)
+    episodes = sum(len(due.tasks) for due in left)
+    sleeps = sum(isinstance(due.step, Sleep) for due in left)
     limit = setup.method.sleep_calls
     requests = episodes * setup.env.limits.llm_calls
     if limit:
@@ -102,14 +81,14 @@ def _outline_run(setup: Setup, after: str | None) -> Outline:
     )
 
 
-def _sum_up(condition: ConditionName | None, ones: Sequence[Outline]) -> Outline:
+def _sum_up(condition: ConditionName | None, outlines: Sequence[Outline]) -> Outline:
     return Outline(
         condition=condition,
-        runs=sum(one.runs for one in ones),
-        finished=sum(one.finished for one in ones),
-        episodes=sum(one.episodes for one in ones),
-        sleeps=sum(one.sleeps for one in ones),
-        requests=sum(one.requests for one in ones),
-        unlimited=list(dict.fromkeys(name for one in ones for name in one.unlimited)),
-        notes=list(dict.fromkeys(note for one in ones for note in one.notes)),
+        runs=sum(outline.runs for outline in outlines),
+        finished=sum(outline.finished for outline in outlines),
+        episodes=sum(outline.episodes for outline in outlines),
+        sleeps=sum(outline.sleeps for outline in outlines),
+        requests=sum(outline.requests for outline in outlines),
+        unlimited=list(dict.fromkeys(name for outline in outlines for name in outline.unlimited)),
+        notes=list(dict.fromkeys(note for outline in outlines for note in outline.notes)),
     )

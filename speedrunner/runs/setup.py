@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,20 +13,20 @@ from envs import EnvironmentFault, Limits, Opening, Split, TextEnv
 from serving.engine.gpus import Gpu
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
+from serving.model_configs import adapt, load_model_config
 from serving.options import ServiceOptions, running_endpoint
 from serving.usage import Prices
 from serving.weights import prepare
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.loop import plain_messages
-from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, check_returned
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
-from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.worker_pool import WorkerPool
@@ -37,9 +36,6 @@ SETUP_ERRORS = (
     *(UnfitEnvironment, UnknownMethod),
 )
 """Errors in a configuration that are found before anything starts."""
-
-SMALL_CONTEXT = 4096
-"""Tokens of the largest context in which an observation can make a difference."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Setup:
     inducer_model_config: ModelConfig
     """Model config of every role except the actor; often the same."""
     gpus: Sequence[Sequence[Gpu]] | None = None
-    """GPUs of each service; `None` before `sized_setup` has divided them."""
+    """GPUs of each service; `None` before `fit_models` has divided them."""
 
     @property
     def prices(self) -> dict[str, Prices]:
@@ -74,6 +70,20 @@ class Setup:
             # A server given by address or port is the actor's.
             served.append((self.inducer_model_config, self.config.serving.elsewhere()))
         return served
+
+    @property
+    def started_models(self) -> list[ModelConfig]:
+        """Return the models with servers that the run starts."""
+        return [
+            model_config
+            for model_config, options in self.services
+            if model_config.base_url is None and options.url is None
+        ]
+
+    @property
+    def needed_gpus(self) -> int:
+        """Return the GPUs that these servers take."""
+        return sum(model_config.all_gpus for model_config in self.started_models)
 
     def plan(self) -> list[Step]:
         """Return the steps of the run. Raises `InvalidPlan`."""
@@ -157,51 +167,72 @@ def set_up(
     return setup
 
 
-def check_models(setup: Setup, policy: Policy) -> int:
-    """Check the models of a new run against their files, and that the actor's first request fits its context.
+def actor_model_config(config: Config, *, learns: bool = True) -> ModelConfig:
+    """Return the actor's model config with the configuration's changes. Answers of an inducer must fit its
+    context only if the method `learns`. Raises `InvalidModelConfig`."""
+    model = config.model
+    roles = {"actor": model.actor}
+    if model.inducer_name in (None, model.name):
+        roles["inducer"] = model.inducer
+    return adapt(
+        load_model_config(model.name),
+        replicas=model.replicas,
+        load_format=model.load_format,
+        prefix_caching=model.prefix_caching,
+        context=model.context,
+        roles=roles,
+        used=[*roles] if learns else ["actor"],
+    )
 
-    In a large context its observation is left out: a simulator takes seconds to open a task, in each run of a
-    sweep, and observations are short. Skills are left out, too: an episode with too many of them ends scored
-    as it stands.
 
-    Returns the tokens of the first request with the skills that the actor sees, which may be more than the
-    context; 0 if unknown.
+def inducer_model_config(config: Config, actor: ModelConfig, *, learns: bool = True) -> ModelConfig:
+    """Return the model config of every role except the actor; often the same. `learns` as for the actor.
+    Raises `InvalidModelConfig`."""
+    name = config.model.inducer_name
+    other = actor if name is None else load_model_config(name)
+    if other.name == actor.name:
+        return actor  # one server is enough
+    own = (
+        msgspec.structs.replace(config.model, load_format="auto", prefix_caching=None)
+        if other.hosted
+        else config.model
+    )
+    return adapt(
+        other,
+        load_format=own.load_format,
+        prefix_caching=own.prefix_caching,
+        context=own.context,
+        roles={"inducer": config.model.inducer},
+        used=["inducer"] if learns else [],
+    )
 
-    Raises `InvalidConfig` if the request without skills does not fit, and the errors of `check_files`,
-    `prepare` and `make_env`.
+
+def check_models(setup: Setup, policy: Policy) -> None:
+    """Check the models of a new run against their files, and that the actor's first prompt fits its context.
+
+    The prompt is counted without an observation, since a simulator takes seconds to open a task, and without
+    skills: an episode with too many of them ends scored as it stands.
+
+    Raises `InvalidConfig` if it does not fit, and the errors of `check_files` and `prepare`.
     """
     from serving.new_model_config import check_files  # heavy
     from serving.tokens.transcript import Transcript
 
     tokenizer = None
-    for each, options in reversed(setup.services):
-        if not each.hosted:
-            starts = running_endpoint(each, options) is None
-            tokenizer = check_files(each, prepare(each, lambda line: None), starts=starts)
-    model_config, context = setup.model_config, setup.model_config.context
-    if tokenizer is None or model_config.hosted:
-        return 0
-
-    opening = Opening("", "")
-    if context <= SMALL_CONTEXT:
-        with closing(make_env(setup.config, model_config)) as env:
-            opening = env.reset([*setup.split.test, *setup.split.train][0])
-
-    def count_tokens(spec: ActorSpec) -> int:
-        messages = plain_messages(spec.messages(setup.env, opening, setup.config.run.wording))
-        tools = spec.list_tools(setup.env)
-        return len(Transcript(model_config, spec.role, tokenizer, messages, tools).ids)
-
-    tokens = count_tokens(setup.actor_spec(msgspec.structs.replace(policy, module="", skills=())))
-    if tokens >= context:
-        raise InvalidConfig(f"model.context={context}: the actor's first prompt has at least {tokens} tokens")
-    return count_tokens(setup.actor_spec(policy).with_part(setup.config.library)) if policy.skills else tokens
-
-
-def describe_overflow(tokens: int, context: int) -> list[str]:
-    """Return a warning if the actor's first prompt fills its context; otherwise nothing."""
-    text = f"warning: the actor's first prompt has at least {tokens:,} tokens, and its context {context:,}"
-    return [f"{text}: every episode will end with context_overflow"] * (tokens >= context)
+    for model_config, options in reversed(setup.services):
+        if not model_config.hosted:
+            starts = running_endpoint(model_config, options) is None
+            tokenizer = check_files(model_config, prepare(model_config, lambda line: None), starts=starts)
+    actor = setup.model_config
+    if tokenizer is None or actor.hosted:
+        return
+    spec = setup.actor_spec(msgspec.structs.replace(policy, module="", skills=()))
+    messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
+    tokens = len(Transcript(actor, spec.role, tokenizer, messages, spec.list_tools(setup.env)).ids)
+    if tokens >= actor.context:
+        raise InvalidConfig(
+            f"model.context={actor.context}: the actor's first prompt has at least {tokens} tokens"
+        )
 
 
 def make_env(config: Config, model_config: ModelConfig) -> TextEnv:
@@ -212,3 +243,32 @@ def make_env(config: Config, model_config: ModelConfig) -> TextEnv:
     calls = model_config.role("actor").calls(env.limits.llm_calls)
     env.limits = Limits(calls, min(limits, default=None))
     return env
+
+
+def find_policy(name: str) -> tuple[RunData, int]:
+    """Return the run in `RUN[:VERSION]` and the version, by default its newest.
+
+    Raises `RunDirectoryError`: the run or the version does not exist.
+    """
+    path, colon, wanted = name.rpartition(":")
+    if not colon or Path(name).exists():
+        path, wanted = name, ""
+    elif not wanted.removeprefix("v").isdecimal():
+        raise RunDirectoryError(f"{name!r} is not a policy; write RUN or RUN:VERSION, such as runs/demo:2")
+    run = load(path)
+    there = run.policies.versions()
+    if not there:
+        raise RunDirectoryError(f"{run.path} has no policy yet")
+    version = int(wanted.removeprefix("v")) if wanted else there[-1]
+    if version not in there:
+        known = f"v{there[0]:04d} to v{there[-1]:04d}"
+        raise RunDirectoryError(f"{run.path} has no policy v{version:04d}; it has {known}")
+    return run, version
+
+
+def first_policy(run: RunData, version: int) -> Policy:
+    """Return a run's policy as another run's first. Raises `InvalidPolicy`."""
+    policy = run.policies.load(version)
+    # In the new run they exist from the start; tools are ordered by the sleep of their last edit.
+    skills = tuple(msgspec.structs.replace(skill, created=0, edited=0) for skill in policy.skills)
+    return msgspec.structs.replace(policy, version=0, skills=skills)

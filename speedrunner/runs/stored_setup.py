@@ -25,8 +25,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.names import name_shown
 from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig
 from speedrunner.methods.method_registry import METHODS
-from speedrunner.runs.setup import Setup, set_up
-from speedrunner.runs.stored_policy import find_policy
+from speedrunner.runs.setup import Setup, find_policy, set_up
 from speedrunner.store.run_data import RunData
 
 CLASSES, MODELS = ("env.name", "method.name"), ("model.name", "model.inducer_name")

@@ -18,7 +18,7 @@ import tokenizers
 import transformers
 import xgrammar
 
-import speedrunner.cli.run_command
+import speedrunner.cli.play_commands
 import tests.chaos.client
 from serving.new_model_config import _load_tokenizer
 from speedrunner.agents.rendering import _environment

@@ -33,7 +33,8 @@ from rich.console import Console
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
-from speedrunner.runs.run import run
+from speedrunner.runs.planned_runs import PlannedRun
+from speedrunner.runs.player import play_runs
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.shutdown import Shutdown
 from tests.bundled_models import bundled_folder
@@ -121,7 +122,8 @@ async def _play_run(path: Path, endpoint: str, seed: int) -> None:
         *(f"model.name={file}", f"serving.url={endpoint}"),
     ]
     shutdown = Shutdown(lambda line: None, 60.0)
-    await shutdown.run(run(set_up(compose(settings)), Console(file=io.StringIO()), shutdown))
+    runs = [PlannedRun(set_up(compose(settings)))]
+    await shutdown.run(play_runs(runs, Console(file=io.StringIO()), shutdown))
 
 
 def _sample(episodes: int, cpu_s: float) -> Sample:

@@ -8,7 +8,7 @@ import pytest
 from serving import weights
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_configs import load_model_config
-from serving.weights import is_there, prepare
+from serving.weights import prepare
 from tests.serving.model_config_samples import COMMIT, HOSTED, write
 
 
@@ -37,9 +37,7 @@ def test_a_recipe_makes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     model_config = load_model_config(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
     lines: list[str] = []
-    assert not is_there(model_config)
     assert prepare(model_config, lines.append) == str(tmp_path / "made")
-    assert is_there(model_config)
     assert lines == [f"preparing {tmp_path / 'made'}"]
 
 

@@ -26,7 +26,7 @@ from serving.tokens.tools import checked_call
 from speedrunner.config.compose import compose
 from speedrunner.methods import Task, ToolSpec
 from speedrunner.results import RunData
-from speedrunner.runs.direct import LocalModel, play_with
+from speedrunner.runs.local_model import LocalModel, play_with
 from speedrunner.runs.setup import set_up
 
 SLEEPS = 4

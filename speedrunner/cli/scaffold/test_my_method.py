@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from speedrunner.cli.scaffold.check_method import check_method
 from speedrunner.cli.scaffold.my_method import MyMethod
 from speedrunner.methods import Policy
-from speedrunner.runs.check_method import check_method
 
 
 def test_it_begins_with_nothing() -> None:

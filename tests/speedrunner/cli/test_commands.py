@@ -31,8 +31,7 @@ def test_the_help_shows_at_most_18_commands_under_six_headings() -> None:
 @pytest.mark.parametrize("words", ALL)
 def test_the_help_of_a_command_is_the_first_line_of_its_docstring(words: str) -> None:
     command = ALL[words]
-    module, _, function = (command.target or f"{command.name}_command:{command.name}").partition(":")
-    text = getdoc(getattr(import_module(f"speedrunner.cli.{module}"), function))
+    text = getdoc(getattr(import_module(f"speedrunner.cli.{command.module}"), command.function))
     assert text is not None
     assert text.split("\n\n")[0] == command.help
     assert text.split("\n\n")[-1].startswith(("Example: ", "Examples:\n"))

@@ -1,34 +1,40 @@
-"""All checks of a machine but those of models, each with what to do."""
+"""All checks of a machine, each with what to do."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from huggingface_hub import constants
 from msgspec import structs
 
 from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.cluster import doctor
-from speedrunner.cluster.cluster_subject import Subject, subject_of
-from speedrunner.cluster.doctor import environments, examine, gpus, sandboxes
+from speedrunner.cluster.doctor import environments, examine, gpus, model_files, sandboxes, servers
+from speedrunner.cluster.needs import Needs, find_needs
 from speedrunner.plain.findings import Finding, ok
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
 from tests.gpu_kinds import A100, H100, SECOND, fake_driver
+from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
 from tests.processes import in_namespaces
 from tests.serving.test_gpu_check import with_prediction
 
 LOOK = """
 from speedrunner.cluster.doctor import sandboxes
-from speedrunner.cluster.cluster_subject import subject_of
+from speedrunner.cluster.needs import find_needs
 
-(found,) = sandboxes(subject_of([]))
+(found,) = sandboxes(find_needs([]))
 print(found.level, found.text, found.remedy, sep="\\n")
 """
 
@@ -40,21 +46,21 @@ def test_folders_of_others_in_pythonpath_are_named(
     given: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", given.replace("OURS", str(CHECKOUT)))
-    found = [each.text for each in doctor.python_path(subject_of([]))]
+    found = [each.text for each in doctor.python_path(find_needs([]))]
     assert found == [f"it is set: packages in {named} replace installed ones of the same name"] * bool(named)
 
 
-def good(subject: Subject) -> Iterator[Finding]:
+def good(needs: Needs) -> Iterator[Finding]:
     yield ok("good", "as it should be")
 
 
-def broken(subject: Subject) -> Iterator[Finding]:
+def broken(needs: Needs) -> Iterator[Finding]:
     yield ok("broken", "so far")
     raise RuntimeError("what\nnobody expects")
 
 
 def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
-    found = examine(subject_of([]), print, lambda each: None, {"broken": broken, "good": good})
+    found = examine(find_needs([]), print, lambda each: None, {"broken": broken, "good": good})
     assert not found.passed
     assert [each.level for each in found.findings] == ["ok", "failed", "ok"]
     line, remedy = found.findings[1].lines()
@@ -68,7 +74,7 @@ class TestEnvironments:
     @pytest.mark.slow
     @pytest.mark.process
     def test_java_runs_scienceworld(self) -> None:
-        (found,) = environments(subject_of(["env=scienceworld", "env.family=3"]))
+        (found,) = environments(find_needs(["env=scienceworld", "env.family=3"]))
         assert found.level == "ok"
         assert " opens (" in found.text
 
@@ -78,12 +84,12 @@ class TestSandboxes:
     """Each kind is started."""
 
     def test_one_that_starts_is_told_with_its_strength(self) -> None:
-        (found,) = sandboxes(subject_of([]))
+        (found,) = sandboxes(find_needs([]))
         assert found.level == "ok"
         assert "no network" in found.text
 
     def test_limits_alone_are_a_warning(self) -> None:
-        (found,) = sandboxes(subject_of(["sandbox=rlimits"]))
+        (found,) = sandboxes(find_needs(["sandbox=rlimits"]))
         assert found.level == "warning"
         assert found.text.startswith("it isolates nothing: ")
 
@@ -98,7 +104,7 @@ class TestSandboxes:
 
 
 def found_gpus(*given: str) -> list[tuple[str, str, str, str]]:
-    return [(each.level, each.name, each.text, each.remedy) for each in gpus(subject_of(given))]
+    return [(each.level, each.name, each.text, each.remedy) for each in gpus(find_needs(given))]
 
 
 def test_each_bad_input_is_one_finding_with_its_remedy(
@@ -108,7 +114,7 @@ def test_each_bad_input_is_one_finding_with_its_remedy(
     for bad in BAD_GPUS:
         with monkeypatch.context() as patch:
             bad.set_up(patch)
-            findings = [*gpus(subject_of([f"model={bad.model}"]))]
+            findings = [*gpus(find_needs([f"model={bad.model}"]))]
         told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
         assert ("failed" in told.values()) == bad.fatal
         lines[bad.name] = "\n".join(told)
@@ -117,8 +123,9 @@ def test_each_bad_input_is_one_finding_with_its_remedy(
 
 def test_a_model_on_the_cpu_needs_none() -> None:
     assert found_gpus("model=tiny") == [("ok", "GPU", "none is needed", "")]
-    risky = with_prediction(load_model_config("tiny-hybrid"))
-    risk, fine = gpus(replace(subject_of(["model=tiny"]), together=[[risky]]))
+    risky, needs = with_prediction(load_model_config("tiny-hybrid")), find_needs(["model=tiny"])
+    setup = replace(needs.setups[0], model_config=risky, inducer_model_config=risky)
+    risk, fine = gpus(replace(needs, setups=[setup]))
     assert (risk.level, risk.text, fine.text) == ("warning", risky.cache_risk, "none is needed")
 
 
@@ -149,10 +156,10 @@ def test_a_problem_of_several_runs_is_reported_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    (told,) = doctor.memory(subject_of(["env=babyai", "run.in_flight=1"]))
+    (told,) = doctor.memory(find_needs(["env=babyai", "run.in_flight=1"]))
     assert told.level == "ok"
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "2000")  # MiB
-    (told,) = doctor.memory(subject_of(["env=scienceworld", "run.in_flight=16"]))
+    (told,) = doctor.memory(find_needs(["env=scienceworld", "env.family=3", "run.in_flight=16"]))
     assert told.level == "failed"
     assert told.text == "16 episodes of scienceworld take 10,193 MB, but 2,097 MB are free"
     assert told.remedy.startswith("run.in_flight=1, ")
@@ -167,25 +174,25 @@ class TestSlurm:
         clock = SimpleNamespace(time=lambda: now, sleep=lambda seconds: None)
         monkeypatch.setattr("speedrunner.plain.slurm.time", clock)
         monkeypatch.setenv("SLURM_JOB_END_TIME", str(now + 3630))
-        (told,) = doctor.slurm(subject_of([]))
+        (told,) = doctor.slurm(find_needs([]))
         assert (told.level, told.text) == ("ok", "job 4711 on gpu07, 60 min left for work")
         monkeypatch.delenv("SLURM_JOB_END_TIME")
         monkeypatch.setenv("PATH", "/nowhere")
-        (told,) = doctor.slurm(subject_of([]))
+        (told,) = doctor.slurm(find_needs([]))
         assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known time limit")
 
     def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SLURM_JOB_ID", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert list(doctor.slurm(subject_of([]))) == []
+        assert list(doctor.slurm(find_needs([]))) == []
         (tmp_path / "squeue").touch(mode=0o755)
-        (told,) = doctor.slurm(subject_of(["model=qwen3.5-27b-2gpu"]))
+        (told,) = doctor.slurm(find_needs(["model=qwen3.5-27b-2gpu"]))
         assert told.level == "warning"
         assert told.remedy == "srun --gres=gpu:2 speedrunner doctor model=qwen3.5-27b-2gpu"
 
 
 def run_folder(path: Path | str) -> dict[str, Finding]:
-    return {each.name.split()[0]: each for each in doctor.run_folders(subject_of([f"run.dir={path}/one"]))}
+    return {each.name.split()[0]: each for each in doctor.run_folders(find_needs([f"run.dir={path}/one"]))}
 
 
 class TestRunFolders:
@@ -206,3 +213,86 @@ class TestRunFolders:
         found = run_folder(tmp_path)
         assert {name: each.level for name, each in found.items()} == {"run": "failed", "folder": "ok"}
         assert "state.json has format 1, but this version of SpeedRunner reads" in found["run"].text
+
+
+def the(check: object, *given: str) -> Finding:
+    (found,) = check(find_needs(given))  # type: ignore[operator]
+    assert isinstance(found, Finding)
+    return found
+
+
+class OneModel(BaseHTTPRequestHandler):
+    """Says that it serves `tiny`."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"data": [{"id": "tiny"}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class TestServers:
+    """That runs elsewhere; a stand-in answers here."""
+
+    def test_nothing_answers(self) -> None:
+        found = the(servers, "model=tiny", "serving.url=http://127.0.0.1:1")
+        assert (found.name, found.level) == ("server of tiny", "failed")
+        assert found.text.startswith("nothing answers at http://127.0.0.1:1/v1 (")
+        assert "correct serving.url" in found.remedy
+
+    def test_it_serves_the_model_or_another(self) -> None:
+        with ThreadingHTTPServer(("127.0.0.1", 0), OneModel) as server:
+            threading.Thread(target=server.serve_forever).start()
+            try:
+                url = f"http://127.0.0.1:{server.server_port}/v1"
+                found = the(servers, "model=tiny", f"serving.url={url}")
+                other = the(servers, "model=tiny-random", f"serving.url={url}")
+            finally:
+                server.shutdown()
+        assert (found.level, found.text) == ("ok", f"{url} serves it with a context of 16,384 tokens")
+        assert other.level == "failed"
+        assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
+
+
+def lines_of(check: object, *given: str) -> str:
+    return "\n".join(the(check, *given).lines())
+
+
+class TestModelFiles:
+    """Of every model that a role has."""
+
+    def test_what_is_there_or_missing_is_named_with_the_remedy(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+    ) -> None:
+        tiny = (CHECKOUT / "models/tiny.yaml").read_text()
+        found = {"a bundled model": lines_of(model_files, "model=tiny")}
+        with monkeypatch.context() as patch:
+            patch.setattr(doctor, "model_path", lambda model_config: tmp_path / "none")
+            found["a recipe that was never followed"] = lines_of(model_files)
+
+        for name, weights in (("missing", "/nowhere"), ("bare", str(tmp_path / "weights"))):
+            (tmp_path / f"{name}.yaml").write_text(tiny.replace("models/tiny/weights", weights))
+        found["a folder that is missing"] = lines_of(model_files, f"model.name={tmp_path}/missing.yaml")
+        shutil.copytree(CHECKOUT / "models/tiny/weights", tmp_path / "weights")
+        (tmp_path / "weights/tokenizer.json").unlink()
+        found["a folder without a tokenizer"] = lines_of(model_files, f"model.name={tmp_path}/bare.yaml")
+
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        found["a hub model that was never fetched"] = lines_of(model_files, "model=qwen3-8b")
+        hub_model_config(tmp_path)
+        folder = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / COMMIT
+        folder.mkdir(parents=True)
+        for name, content in BUNDLED.items():
+            (folder / name).write_bytes(content)
+        given = f"model.name={tmp_path / 'model.yaml'}"
+        found["a hub model"] = lines_of(model_files, given)
+        (folder / "model.safetensors").unlink()
+        found["a hub model without its weights"] = lines_of(model_files, given)
+
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        found["a hosted model without its key"] = lines_of(model_files, "model=gpt-5.4-mini")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+        found["a hosted model with its key"] = lines_of(model_files, "model=gpt-5.4-mini")
+        text = table(found, HERE=tmp_path, CHECKOUT=CHECKOUT, COMMIT=COMMIT)
+        golden("doctor/model_files.txt", re.sub(r"[\d.]+ GB", "N GB", text))

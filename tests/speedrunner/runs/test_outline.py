@@ -10,8 +10,8 @@ from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
 from speedrunner.config.grid import Grid
 from speedrunner.runs.outline import Outline, outline_runs
+from speedrunner.runs.planned_runs import PlannedRun, set_up_runs
 from speedrunner.runs.setup import set_up
-from speedrunner.runs.sweep_members import Member, members
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, Runs, in_process, script
@@ -23,16 +23,16 @@ RUNS = """
 SMALL = ("run.rollouts=20", "run.sleep_every=10", "run.eval_every=20", "run.test_episodes=5")
 
 
-def planned(folder: Path, *given: str) -> list[Member]:
+def planned(folder: Path, *given: str) -> list[PlannedRun]:
     """Return the runs of the list; their folder is next to it."""
     file = folder / "runs.yaml"
     file.write_text(RUNS)
-    return members(Grid(file, [*SMALL, *given], root=folder / "runs").runs(), plays_here=False)
+    return set_up_runs(Grid(file, [*SMALL, *given], root=folder / "runs").runs(), plays_here=False)
 
 
 def outlines(folder: Path, *given: str) -> dict[str, Outline]:
     """Return the outlines by method, and `all`."""
-    found = outline_runs((each.setup, each.run.after) for each in planned(folder, *given))
+    found = outline_runs(planned(folder, *given))
     return {each.condition.method if each.condition else "all": each for each in found}
 
 
@@ -73,7 +73,7 @@ def test_a_risk_of_the_prefix_cache_is_a_note(tmp_path: Path) -> None:
 
 
 def one(*settings: str) -> Outline:
-    return outline_runs([(set_up(compose(settings)), None)])[0]
+    return outline_runs([PlannedRun(set_up(compose(settings)))])[0]
 
 
 @pytest.mark.process

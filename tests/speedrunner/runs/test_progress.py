@@ -11,7 +11,7 @@ from rich.console import Console
 from serving.meter import LedgerRow, Meter
 from serving.usage import Prices, Usage
 from speedrunner.runs import progress as showing
-from speedrunner.runs.progress import Progress, SweepProgress
+from speedrunner.runs.progress import Progress
 from speedrunner.store.records import Termination
 from tests.speedrunner.run_samples import trajectory
 
@@ -111,18 +111,6 @@ def test_what_a_run_waits_for_is_shown_until_it_is_there(meter: Meter) -> None:
             assert str(progress.text()) == line
         progress.say("vLLM is ready after 600 s")
         assert str(progress.text()).startswith("wake/0000 0/1 · episodes 0/1")
-
-
-def test_each_end_of_a_run_of_a_sweep_is_a_line() -> None:
-    console, output = plain()
-    sweep = SweepProgress(console, total=3, finished=0)
-    for name, finished in (("one", True), ("two", False)):
-        sweep.begin(name)
-        sweep.end(name, finished=finished)
-    assert output.getvalue().splitlines() == [
-        "sweep: 1 of 3 runs are finished, 2 waiting",
-        "sweep: 1 of 3 runs are finished, 1 waiting, 1 stopped",
-    ]
 
 
 def test_a_sleep_shows_its_turns_and_a_run_its_repeated_calls(clock: list[float]) -> None:

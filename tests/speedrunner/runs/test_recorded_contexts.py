@@ -11,8 +11,10 @@ import yaml
 from speedrunner.config.compose import compose
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import identity
+from speedrunner.runs.open_run import identify_process, with_recorded_contexts
 from speedrunner.runs.outline import outline_runs
-from speedrunner.runs.run import identify_process, sized_setup, with_recorded_contexts
+from speedrunner.runs.planned_runs import PlannedRun
+from speedrunner.runs.servers import fit_models
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import load
@@ -41,8 +43,8 @@ class TestOnGpus:
     ) -> Process:
         fake_driver(monkeypatch, GPUS[kind])
         monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
-        sized = await sized_setup(setup, print)
-        return identity(with_recorded_contexts(Path("runs/x"), before or [], sized), print)
+        fitted = await fit_models(setup, print)
+        return identity(with_recorded_contexts(Path("runs/x"), before or [], fitted), print)
 
     async def test_a_new_run_records_what_fits(self, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
         process = await self.process(setup, "H100", monkeypatch)
@@ -89,7 +91,7 @@ class TestWithAServer:
         await self.interrupted(run)
         run.server.context = None
         setup = set_up(compose(run.overrides(*LONG)))
-        assert outline_runs([(setup, None)])[0].runs == 1  # which looks at no server
+        assert outline_runs([PlannedRun(setup)])[0].runs == 1  # which looks at no server
         process = identify_process(load(run.dir), setup, print)
         assert (process.actor.context, process.changes) == (8192, [])
         await run.play(*LONG)

@@ -16,7 +16,7 @@ from serving.deployment import Deployment
 from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.run import deploy_models
+from speedrunner.runs.servers import fit_models, serve_models
 from speedrunner.runs.setup import Setup, set_up
 from tests.gpu_kinds import H100, fake_driver
 from tests.processes import tree
@@ -70,7 +70,7 @@ async def test_each_of_two_servers_sees_gpus_of_its_own(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     setup = two_models(one=2, two=1)
-    logs = tmp_path / "one.log", tmp_path / "two.log"
     with Progress(Console(quiet=True), 1, 0) as progress:
-        async with deploy_models(setup, *logs, progress) as engines:
+        models = await fit_models(setup, progress.say)
+        async with serve_models(models, tmp_path, progress) as engines:
             assert (devices(engines.actor), devices(engines.others)) == (actor, inducer)

@@ -12,15 +12,16 @@ from rich.console import Console
 from envs import EnvironmentFault, Opening, Task
 from serving.errors import InvalidModelConfig
 from speedrunner.agents.actor import Actor
-from speedrunner.cluster.cluster_subject import subject_of
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.prompt_parts import describe_episodes
 from speedrunner.methods.react import ReAct
 from speedrunner.runs.plan import InvalidPlan
-from speedrunner.runs.run import open_run
-from speedrunner.runs.setup import check_models, set_up
+from speedrunner.runs.planned_runs import PlannedRun
+from speedrunner.runs.player import play_runs
+from speedrunner.runs.setup import actor_model_config, check_models, inducer_model_config, set_up
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.records import Policy
 from tests.golden_tables import Golden, refusals
 from tests.prompt_samples import MODEL_CONFIG, Recorder
@@ -89,18 +90,15 @@ async def test_nothing_is_created_for_a_run_without_episodes(tmp_path: Path, giv
     folder = tmp_path / "run"
     words = ["run.test_episodes=0", f"env={CORRIDOR}", f"run.dir={folder}", *given.split()]
     with pytest.raises(InvalidPlan, match=r"nothing to play: set run\.test_episodes"):
-        async with open_run(set_up(compose(words)), Console()):
-            pass
+        await play_runs([PlannedRun(set_up(compose(words)))], Console(), Shutdown(print))
     assert not folder.exists()
 
 
 def test_answers_of_an_inducer_need_room_only_in_a_method_that_learns() -> None:
     given = ["model=tiny", "model.context=700", "env=babyai"]
     assert set_up(compose([*given, "method=react"])).inducer_model_config.context == 700
-    assert subject_of([*given, "method=react"]).model_configs[0].context == 700
-    for check in (subject_of, lambda words: set_up(compose(words))):
-        with pytest.raises(InvalidModelConfig, match=r"model\.inducer \(2208\): thinking"):
-            check([*given, "method=speedrunner"])
+    with pytest.raises(InvalidModelConfig, match=r"model\.inducer \(2208\): thinking"):
+        set_up(compose([*given, "method=speedrunner"]))
 
 
 def test_a_context_that_the_first_prompt_fills_is_refused() -> None:
@@ -109,3 +107,45 @@ def test_a_context_that_the_first_prompt_fills_is_refused() -> None:
         setup = set_up(compose(["method=opo", "model=tiny-random", f"model.context={context}"]))
         with error:
             check_models(setup, msgspec.structs.replace(setup.initial_policy(), notes="door " * words))
+
+
+class TestRoles:
+    def test_budgets_and_sampling_of_a_role_can_be_set(self) -> None:
+        config = compose(
+            ["model=tiny-random", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"]
+        )
+        model_config, own = actor_model_config(config), actor_model_config(compose(["model=tiny-random"]))
+        assert (model_config.roles.actor.thinking_tokens, model_config.roles.inducer.temperature) == (32, 0.2)
+        assert model_config.roles.actor.string_tokens == own.roles.actor.string_tokens
+        assert inducer_model_config(config, model_config) is model_config
+
+    def test_those_of_the_inducer_go_to_its_own_model_config_where_it_has_one(self) -> None:
+        config = compose(
+            ["model=tiny-random", "model.inducer_name=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
+        )
+        model_config = actor_model_config(config)
+        assert model_config == actor_model_config(compose(["model=tiny-random"]))
+        other = inducer_model_config(config, model_config)
+        assert (other.name, other.roles.inducer.reasoning_effort) == ("gpt-5.4-mini", "high")
+
+    @pytest.mark.parametrize(
+        ("condition_name", "problem"),
+        [
+            (
+                "model.actor.thinking_tokens=50000",
+                r"model\.actor \(50\d+\): thinking_tokens \+ string_tokens must be below the context of",
+            ),
+            (
+                "model.actor.reasoning_effort=low",
+                r"reasoning_effort is for hosted models; use thinking_tokens",
+            ),
+        ],
+    )
+    def test_what_the_model_cannot_do_is_refused_before_anything_starts(
+        self, condition_name: str, problem: str
+    ) -> None:
+        with pytest.raises(
+            InvalidModelConfig,
+            match=rf"^{condition_name} does not work with model 'tiny-random': .*{problem}",
+        ):
+            actor_model_config(compose(["model=tiny-random", condition_name]))

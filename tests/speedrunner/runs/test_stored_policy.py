@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.runs.run import run as carry_out
-from speedrunner.runs.setup import Setup, set_up
+from speedrunner.runs.planned_runs import PlannedRun
+from speedrunner.runs.player import play_runs
+from speedrunner.runs.setup import Setup, find_policy, first_policy, set_up
 from speedrunner.runs.shutdown import Shutdown
-from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.runs.stored_setup import evaluation_config
 from speedrunner.store.run_data import load
 from tests.scripted_engine import call
@@ -29,7 +29,8 @@ def test_a_stored_policy_is_evaluated_without_training(
 ) -> None:
     changes = [*learnt_copy.arguments, "run.test_episodes=1", f"run.dir={tmp_path / 'new'}"]
     setup = set_up(evaluation_config(f"{learnt_copy.dir}{version}", changes, [CORRIDOR]))
-    (reconciliation,) = asyncio.run(carry_out(setup, Console(quiet=True), Shutdown(print)))
+    playing = play_runs([PlannedRun(setup)], Console(quiet=True), Shutdown(print))
+    (reconciliation,) = asyncio.run(playing).reconciliations
     assert reconciliation.agrees
     (row,) = load(tmp_path / "new").episodes
     assert (row.episode, row.policy, row.llm_calls) == ("test/0000/0000", 0, calls)
@@ -120,7 +121,7 @@ async def test_it_plays_with_that_part(
 ) -> None:
     learnt_copy.server.script = lambda request: call(skill)
     setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
-    await carry_out(setup, Console(quiet=True), Shutdown(print))
+    await play_runs([PlannedRun(setup)], Console(quiet=True), Shutdown(print))
     (row,) = load(setup.config.run.dir).episodes
     assert (row.success, row.llm_calls) == (True, 1)
     (asked,) = (each for each in learnt_copy.server.requests if "walk" in each.tools)

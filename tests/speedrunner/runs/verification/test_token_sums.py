@@ -12,9 +12,9 @@ from rich.console import Console
 
 from speedrunner.config.grid import Grid
 from speedrunner.plain.findings import Finding
+from speedrunner.runs.planned_runs import set_up_runs
+from speedrunner.runs.player import play_runs
 from speedrunner.runs.shutdown import Shutdown
-from speedrunner.runs.sweep import sweep
-from speedrunner.runs.sweep_members import members
 from speedrunner.runs.verification.token_sums import SHARED, check_reconciliations
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import change, copy_of, subject, told
@@ -112,7 +112,7 @@ async def test_an_account_of_a_shared_engine_is_that_of_all_runs_beside_it(
     file.write_text("".join(f"- run.dir={one.folder / name} run.seed={n}\n" for n, name in enumerate("ab")))
     shared = [each for each in one.overrides() if not each.startswith("run.dir=")]
     console, shutdown = Console(file=io.StringIO()), Shutdown(lambda line: None, 60.0)
-    await sweep(members(Grid(file, shared).runs()), console, shutdown)
+    await play_runs(set_up_runs(Grid(file, shared).runs()), console, shutdown)
     check = checked(one.folder / "a")
     assert (check.level, "left out" in check.text) == ("ok", False)
     check = checked(copy_of(one.folder / "a", tmp_path / "elsewhere"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import os
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,13 +17,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from serving.errors import EngineDead, ServerDied, ServerFailed
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.grid import Grid
-from speedrunner.runs.run import OpenRun
+from speedrunner.runs import player
+from speedrunner.runs.open_run import OpenRun
+from speedrunner.runs.planned_runs import set_up_runs
+from speedrunner.runs.player import MOST_DEATHS, PlayResult, play_runs, survive_deaths
 from speedrunner.runs.shutdown import Interrupted, Shutdown
-from speedrunner.runs.sweep import SweepResult, sweep
-from speedrunner.runs.sweep_members import members
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -62,13 +66,13 @@ class Sweep:
         path.write_text("".join(f"- {run}\n" for run in named))
         return path
 
-    async def play(self, *runs: str, shutdown: Shutdown | None = None, at_once: int = 64) -> SweepResult:
+    async def play(self, *runs: str, shutdown: Shutdown | None = None, at_once: int = 64) -> PlayResult:
         """Play them in this process."""
         output = io.StringIO()
         shutdown = shutdown or Shutdown(lambda line: None, 60.0)
-        planned = members(Grid(self.file(*runs), self.shared).runs())
+        planned = set_up_runs(Grid(self.file(*runs), self.shared).runs())
         try:
-            return await shutdown.run(sweep(planned, Console(file=output, width=200), shutdown, at_once))
+            return await shutdown.run(play_runs(planned, Console(file=output, width=200), shutdown, at_once))
         finally:
             self.printed = output.getvalue()
 
@@ -76,7 +80,7 @@ class Sweep:
 @pytest.fixture(scope="module")
 def both(
     tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> Iterator[tuple[Sweep, SweepResult]]:
+) -> Iterator[tuple[Sweep, PlayResult]]:
     """Two runs that were played side by side to their ends."""
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
         both = Sweep(tmp_path_factory.mktemp("both"), roomy(tiny_model_config), engine)
@@ -100,7 +104,7 @@ def sweep_of(
 
 
 def test_each_run_is_whole_and_has_its_own_ledger_and_the_accounts_hold_over_all(
-    both: tuple[Sweep, SweepResult],
+    both: tuple[Sweep, PlayResult],
 ) -> None:
     played, result = both
     assert result.failures == {}
@@ -117,7 +121,7 @@ def test_each_run_is_whole_and_has_its_own_ledger_and_the_accounts_hold_over_all
     assert re.search(r"^1: wake/0000 2/2", played.printed, re.MULTILINE)
 
 
-def test_the_runs_are_played_side_by_side(both: tuple[Sweep, SweepResult]) -> None:
+def test_the_runs_are_played_side_by_side(both: tuple[Sweep, PlayResult]) -> None:
     times = [
         [row.time for row in load(both[0].folder / number).requests if row.labels["role"] == "actor"]
         for number in ("0", "1")
@@ -144,6 +148,7 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
     assert list(result.failures) == [f"{tmp_path}/0"]
     assert "status 404: no" in result.failures[f"{tmp_path}/0"]
     assert "0: stopped: status 404" in both.printed
+    assert "sweep: 1 of 2 runs are finished, 1 stopped" in both.printed
     broken = False
     assert (await both.play("method=speedrunner", "method=react")).failures == {}
     assert "sweep: 1 of 2 runs are finished, 1 waiting" in both.printed
@@ -319,3 +324,62 @@ def test_the_command_prints_each_run_and_says_which_stopped(
     assert done.stdout.count("they agree to the token") == 1
     missing = complaint(in_process("sweep", str(tmp_path / "none.yaml")))
     assert missing.endswith("none.yaml cannot be read: no such file or directory")
+
+
+DEATH = ServerDied("the engine died: killed by SIGKILL\nand more")
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(player, "PAUSE_S", 0.0)
+
+
+async def survived(ends: list[Exception | str]) -> tuple[str, list[str]]:
+    """The result after work that ends like this each time, and what was said."""
+    said: list[str] = []
+    left = iter(ends)
+
+    async def play() -> str:
+        end = next(left)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    return await survive_deaths(play, Shutdown(said.append), said.append), said
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_work_goes_on_with_another_server() -> None:
+    result, said = await survived([DEATH, ServerFailed("no memory left"), "done"])
+    assert result == "done"
+    assert said == [
+        "the engine died: killed by SIGKILL; a new one is started, and the run resumes",
+        "no memory left; a new one is started, and the run resumes",
+    ]
+
+
+@pytest.mark.parametrize("error", [ServerFailed("no weights"), EngineDead("refuses the API key")])
+async def test_what_no_new_server_mends_ends_the_work(error: Exception) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        await survived([error, "done"])
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_too_many_deaths_end_it() -> None:
+    with pytest.raises(ServerDied):
+        await survived([DEATH] * (MOST_DEATHS + 1) + ["done"])
+    result, said = await survived([DEATH] * MOST_DEATHS + ["done"])
+    assert (result, len(said)) == ("done", MOST_DEATHS)
+
+
+async def test_a_signal_between_two_servers_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(player, "PAUSE_S", 1000.0)
+    shutdown = Shutdown(lambda line: None)
+
+    async def play() -> None:
+        shutdown.clean_up()
+        asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGTERM)
+        raise DEATH
+
+    with pytest.raises(Interrupted):
+        await shutdown.run(survive_deaths(play, shutdown, lambda line: None))

@@ -1,144 +1,39 @@
-"""Play one run: own its directory, start its engines and workers, play it, and clean up."""
+"""Open the directory of a run, new or resumed, and play the run's unfinished steps.
+
+A process may continue a stored run with the same configuration or more rollouts, and with the same contexts.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
-from serving.deployment import Deployment, deploy, place_models
-from serving.meter import LedgerRow, Reconciliation, Spending
-from serving.model import Model
+from serving.meter import LedgerRow, Reconciliation
+from serving.model_config import ModelConfig
 from serving.options import check_keys
-from serving.probes.start_check import StartCheck
 from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor
-from speedrunner.config.schema import to_yaml
-from speedrunner.runs.continuation import check_configuration, with_recorded_contexts
+from speedrunner.config.schema import Config, differences, to_yaml
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.server_deaths import survive_deaths
-from speedrunner.runs.setup import Setup, check_models, describe_overflow
+from speedrunner.runs.servers import Engines
+from speedrunner.runs.setup import Setup, check_models, find_policy, first_policy
 from speedrunner.runs.shutdown import Shutdown
-from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy, Process, attempts
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.worker_pool import WorkerPool
-
-
-async def run(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconciliation]:
-    """Start a run or resume it, also after a death of its server.
-
-    Returns:
-        The token reconciliation of this process for each engine; empty if nothing was left to do, or if no
-        engine exposes counters.
-
-    Raises:
-        LockHeld, RunDirectoryError: the directory cannot be used for this run.
-        Interrupted, RunStopped, ServingError, StorageError, WorkerError: it stopped; recorded data is kept,
-        and the same call resumes it.
-    """
-
-    async def play() -> list[Reconciliation]:
-        return await _play_on_servers(setup, console, shutdown)
-
-    return await survive_deaths(play, shutdown, lambda line: console.print(line, soft_wrap=True))
-
-
-async def _play_on_servers(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconciliation]:
-    async with open_run(setup, console) as one:
-        if one is None:
-            return []
-        logs = one.directory.files.server_log, one.directory.files.inducer_server_log
-        async with one.workers() as pool, deploy_models(one.setup, *logs, one.progress) as engines:
-            try:
-                await one.play(engines, pool, shutdown)
-            finally:
-                shutdown.clean_up()
-                reconciliations = await engines.reconciliations()
-                one.keep(reconciliations)
-            return reconciliations
-
-
-@dataclass(frozen=True)
-class Engines:
-    """The engine of the actor and that of every other role; often the same.
-
-    Attributes:
-        checks: checks each engine before its first use.
-    """
-
-    actor: Deployment
-    others: Deployment
-    checks: dict[Deployment, StartCheck]
-
-    @asynccontextmanager
-    async def models(
-        self, setup: Setup, write_row: Callable[[LedgerRow], None], spent: float = 0.0
-    ) -> AsyncIterator[tuple[Model, Model]]:
-        """Yield the model of the actor and that of every other role; often the same. `spent` are USD of the
-        cap."""
-        spending = Spending(setup.config.serving.spending_cap_usd, spent)
-        model_configs = {self.actor: setup.model_config}
-        model_configs.setdefault(self.others, setup.inducer_model_config)
-        async with AsyncExitStack() as stack:
-            found = {
-                engine: await stack.enter_async_context(
-                    engine.client(
-                        write_row,
-                        prices=setup.prices[model_config.name],
-                        spending=spending,
-                        context=model_config.context,
-                    )
-                )
-                for engine, model_config in model_configs.items()
-            }
-            yield found[self.actor], found[self.others]
-
-    async def check(self, actor: Model, others: Model) -> None:
-        """Check that the engines behind the models are reliable enough for a run. Raises `ServingError`."""
-        models = {self.actor: actor, self.others: others}
-        for engine, model in models.items():
-            await self.checks[engine].require(model)
-
-    async def reconciliations(self) -> list[Reconciliation]:
-        """Return the reconciliation of each engine that exposes counters."""
-        found = [await engine.reconciliation() for engine in dict.fromkeys((self.actor, self.others))]
-        return [reconciliation for reconciliation in found if reconciliation is not None]
-
-
-@asynccontextmanager
-async def deploy_models(
-    setup: Setup, log: Path, inducer_log: Path, progress: Progress
-) -> AsyncIterator[Engines]:
-    """Serve the models of a configuration; the servers' output goes to the logs.
-
-    Raises `InvalidModelConfig`, `ServerFailed`.
-    """
-    if setup.gpus is None:
-        setup = await sized_setup(setup, progress.say)
-    async with AsyncExitStack() as stack:
-        found = [
-            await stack.enter_async_context(
-                deploy(model_config, options, log=to, gpus=gpus, say=progress.say, waiting=progress.waiting)
-            )
-            for (model_config, options), to, gpus in zip(
-                setup.services, (log, inducer_log), setup.gpus or [], strict=False
-            )
-        ]
-        actor, others = found[0], found[-1]
-        checks = {engine: StartCheck(setup.config.serving.check, progress.say) for engine in (actor, others)}
-        yield Engines(actor, others, checks)
 
 
 @dataclass(frozen=True)
@@ -157,25 +52,25 @@ class OpenRun:
     attempts: dict[str, int]
     progress: Progress
 
-    def keep(self, reconciliations: list[Reconciliation]) -> None:
+    def store_reconciliations(self, reconciliations: list[Reconciliation]) -> None:
         """Store the reconciliations. Ignore a disk error, because the error that stopped the run is reported
         first."""
         with suppress(StorageError):
             if reconciliations:
                 self.directory.append_reconciliations(reconciliations)
 
-    def workers(self) -> WorkerPool:
+    def create_workers(self) -> WorkerPool:
         """Create workers for all episodes that can be in flight; they start in parallel with the engine."""
         # An evaluation is played in parallel with the next wake.
-        wake = max((len(each.tasks) for each in self.left if isinstance(each.step, Wake)), default=0)
-        test = max((len(each.tasks) for each in self.left if isinstance(each.step, Evaluate)), default=0)
+        wake = max((len(due.tasks) for due in self.left if isinstance(due.step, Wake)), default=0)
+        test = max((len(due.tasks) for due in self.left if isinstance(due.step, Evaluate)), default=0)
         size = min(self.setup.config.run.in_flight, max(wake + test, 1))
         return self.setup.workers(size, self.directory.files.worker_log)
 
     async def play(
         self, engines: Engines, pool: WorkerPool, shutdown: Shutdown, slots: asyncio.Semaphore | None = None
     ) -> None:
-        """Play the unfinished steps in the workers of `pool`. Raises the errors of `run`.
+        """Play the unfinished steps in the workers of `pool`. Raises the errors of `Executor.execute`.
 
         Args:
             slots: episodes at the same time, shared with other runs.
@@ -184,7 +79,7 @@ class OpenRun:
         is_capped = setup.config.serving.spending_cap_usd is not None
         # Reading the ledger takes seconds.
         spent = _spent_usd(directory.read().iterate_ledger(), setup.prices) if is_capped else 0.0
-        async with engines.models(setup, directory.append_request, spent) as (model, others):
+        async with engines.open_models(setup, directory.append_request, spent) as (model, others):
             await engines.check(model, others)
             model.note_tools = others.note_tools = directory.append_tools
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
@@ -217,38 +112,15 @@ def _spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float
     return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)
 
 
-async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
-    """Return the setup with its models fitted to the GPUs here, or to the server that it names.
-
-    Args:
-        say: called with a line about each fitted model.
-
-    Raises:
-        InvalidModelConfig, ServerFailed: see `serving.deployment.place_models`.
-    """
-    placed = await place_models(setup.services, say)
-    model_configs = [model_config for model_config, _ in placed]
-    return replace(
-        setup,
-        model_config=model_configs[0],
-        inducer_model_config=model_configs[-1],
-        gpus=[gpus for _, gpus in placed],
-    )
-
-
-Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
-"""A function like `sized_setup`."""
-
-
 @asynccontextmanager
 async def open_run(
-    setup: Setup, console: Console, name: str = "", size: Size = sized_setup
+    setup: Setup, console: Console, fit: Callable[[Setup], Awaitable[Setup]], name: str = ""
 ) -> AsyncIterator[OpenRun | None]:
     """Own a run's directory while the context lasts; yield `None` if the run is finished.
 
     Args:
+        fit: returns a setup with models that fit the GPUs here, or their server.
         name: prefix of each progress line, if several runs share a terminal.
-        size: finds the contexts of the models.
 
     Raises:
         InvalidPlan: there is nothing to play, or too few tasks.
@@ -258,10 +130,10 @@ async def open_run(
     """
     options = setup.config.run
     path, steps = Path(options.dir), setup.plan()
-    initial, first_prompt = None, 0
+    initial = None
     if not (path / "config.yaml").exists():  # checked before a folder is created
         initial = setup.initial_policy()
-        first_prompt = check_models(setup, initial)
+        check_models(setup, initial)
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         extension = check_configuration(stored, setup) if stored.files.config.exists() else None
@@ -277,17 +149,28 @@ async def open_run(
         before = episodes - sum(len(due.tasks) for due in left)
         claim = _claim(directory, setup, initial)
         with claim, Progress(console, episodes, before, name) as progress:
-            setup = await size(setup, progress.say)
+            setup = await fit(setup)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
-            for line in describe_overflow(first_prompt, setup.model_config.context):
-                progress.say(line)
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
             if extension:
                 progress.say(f"the run is extended: {extension}")
                 process = msgspec.structs.replace(process, changes=[extension, *process.changes])
             yield OpenRun(setup, directory, process, left, tried, progress)
+
+
+@contextmanager
+def open_new_run(setup: Setup, path: Path, policy: Policy | None = None) -> Iterator[RunDirectory]:
+    """Own the directory of a new run, with its configuration and first policy, while the context lasts.
+
+    Args:
+        policy: the first policy; `None`: the setup's own.
+    """
+    with RunDirectory.open_for_writing(path) as directory:
+        directory.write_config(to_yaml(setup.config))
+        directory.write_policy(policy or setup.initial_policy())
+        yield directory
 
 
 @contextmanager
@@ -326,3 +209,106 @@ def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> 
         newest = before[-1] if before else None
         process = accept_changes(run.path, newest, process, accept=setup.config.run.accept_changes)
     return process
+
+
+def check_configuration(run: RunData, setup: Setup) -> str | None:
+    """Return the change, such as `run.rollouts: 20 -> 40`, if a configuration extends a stored run; `None` if
+    it is the same.
+
+    Raises:
+        RunDirectoryError: the stored run has another configuration, or the longer run would not contain it;
+            `run.start_from` names no policy.
+        InvalidPlan: the environment has too few training tasks.
+        StorageError: the run cannot be read.
+    """
+    here, after = _settings_here(run, setup), setup.config
+    before, rollouts = here.run.rollouts, after.run.rollouts
+    if not (changed := differences(here, after)):
+        return None
+    if rollouts < before or differences(here.with_run(rollouts=rollouts), after):
+        raise RunDirectoryError(
+            f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or start"
+            " another run with run.dir=NEW"
+        )
+    if reason := _find_obstacle(run, setup):
+        raise RunDirectoryError(
+            f"{run.path} cannot be extended to {rollouts} rollouts: {reason}; continue in another"
+            f" run: run.start_from={run.path} run.dir=NEW"
+        )
+    return f"run.rollouts: {before} -> {rollouts}"
+
+
+def _settings_here(run: RunData, setup: Setup) -> Config:
+    """Return a run's configuration with the places that `setup` gives for the same things.
+
+    - Files of model configs: `identity` compares what they contain.
+    - An environment's local options, such as the path of a program.
+    - The run in `run.start_from`, if its policy is the first one of this run.
+
+    Raises:
+        RunDirectoryError: `run.start_from` has changed, and the policy that it names does not exist.
+        StorageError: the run cannot be read.
+    """
+    before, after = run.settings, setup.config
+    model = before.model
+    if _is_file(model.name) and _is_file(after.model.name):
+        model = msgspec.structs.replace(model, name=after.model.name)
+    if _is_file(model.inducer_name) and _is_file(after.model.inducer_name):
+        model = msgspec.structs.replace(model, inducer_name=after.model.inducer_name)
+    local = setup.env.local_options
+    options = {key: value for key, value in before.env.options.items() if key not in local}
+    options |= {key: value for key, value in after.env.options.items() if key in local}
+    start = before.run.start_from
+    if start is not None and after.run.start_from not in (None, start) and run.policies.versions():
+        start = after.run.start_from if setup.initial_policy() == run.policies.load(0) else start
+    env = msgspec.structs.replace(before.env, options=options)
+    return msgspec.structs.replace(before, model=model, env=env).with_run(start_from=start)
+
+
+def _is_file(model_config: str | None) -> bool:
+    return model_config is not None and model_config.endswith((".yaml", ".yml"))
+
+
+def _find_obstacle(run: RunData, setup: Setup) -> str | None:
+    """Return why a longer run would not contain the shorter one; `None` if it would."""
+    old = run.settings.run
+    if setup.carries_history and not old.rollouts:
+        return "it evaluates a stored policy and has no copy of the training history"
+    short = replace(setup, config=setup.config.with_run(rollouts=old.rollouts)).plan()
+    if setup.plan()[: len(short)] == short:
+        return None
+    name = "eval_every" if old.rollouts % old.eval_every else "sleep_every"
+    return f"run.rollouts={old.rollouts} is not a multiple of run.{name}={getattr(old, name)}"
+
+
+def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
+    """Return the setup with the contexts that a run has recorded, even if more would fit here.
+
+    A run is one experiment: its episodes must not get longer after a move to a larger GPU.
+
+    Args:
+        path: the run's directory.
+        processes: the processes that worked on the run so far.
+
+    Raises `RunDirectoryError`: a model has less context here.
+    """
+    if not processes:
+        return setup
+    before = processes[-1]
+    actor = _with_recorded_context(path, before.actor, setup.model_config)
+    others = actor
+    if setup.inducer_model_config is not setup.model_config:
+        others = _with_recorded_context(path, before.inducer, setup.inducer_model_config)
+    return replace(setup, model_config=actor, inducer_model_config=others)
+
+
+def _with_recorded_context(path: Path, before: ModelConfig, model_config: ModelConfig) -> ModelConfig:
+    if model_config.hosted or before.name != model_config.name or before.context == model_config.context:
+        return model_config
+    if before.context > model_config.context:
+        raise RunDirectoryError(
+            f"{path} has a context of {before.context:,} tokens, but {model_config.name} has"
+            f" {model_config.context:,} here: resume it on larger GPUs or with a server that has"
+            f" --max-model-len {before.context}, or start another run with run.dir=NEW"
+        )
+    return msgspec.structs.replace(model_config, context=before.context)

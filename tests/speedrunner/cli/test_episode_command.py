@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from envs import Task
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.cli.episode_command import choose_task
+from speedrunner.config.compose import compose
+from speedrunner.runs.setup import set_up
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
 from tests.scripted_runs import Runs, hosted_model_config
 
@@ -32,3 +36,24 @@ def test_every_role_but_the_actor_is_played_by_the_inducers_model(
     assert used is not None
     # The critic's tokens have the price of its own model, a hundred times that of the actor's.
     assert float(used[4]) > sum(map(int, used.groups()[:3])) * 10e-6
+
+
+def chosen(*overrides: str) -> Task:
+    return choose_task(set_up(compose(overrides), plays_here=False))
+
+
+def test_without_a_name_it_is_the_first_task_for_training() -> None:
+    assert chosen("env=babyai") == Task("babyai", "pick_up_seq_go_to", 83810)
+
+
+def test_name_and_index_can_be_given_alone() -> None:
+    assert chosen("env=crafter", "task.index=7") == Task("crafter", "default", 7)
+    family = ("env=scienceworld", "env.family=4")
+    first = chosen(*family, "task.name=find-animal")
+    assert first.name == "find-animal"
+    assert first.index != chosen(*family, "task.name=find-plant").index
+
+
+def test_a_name_that_is_not_trained_on_begins_with_index_0() -> None:
+    assert chosen("env=babyai", "task.name=open") == Task("babyai", "open", 0)
+    assert chosen("env=scienceworld", "env.family=3", "task.name=boil") == Task("scienceworld", "boil", 0)

@@ -10,7 +10,7 @@ from serving.errors import SpendingCapReached
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.methods.method_registry import METHODS
-from speedrunner.runs.continuation import check_configuration
+from speedrunner.runs.open_run import check_configuration
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.verification.verify import verify
 from speedrunner.store.process_notes import process_lines

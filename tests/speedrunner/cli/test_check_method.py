@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from envs import Opening
+from speedrunner.cli.scaffold.check_method import check_method
 from speedrunner.methods import ActorSpec, History, Library, Method, Policy, SleepTools, Task, TextEnv
 from speedrunner.methods.react import ReAct
-from speedrunner.runs.check_method import check_method
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.workers.env_worker import WorkerError
 from tests.scripted_runs import CORRIDOR

@@ -1,4 +1,4 @@
-"""What a command of the cluster is about."""
+"""What runs need of a machine."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 
 from serving.model_configs import load_model_config
-from speedrunner.cluster.cluster_subject import subject_of
+from speedrunner.cluster.needs import find_needs
 from speedrunner.config.schema import InvalidConfig
 
 
 def test_a_run_has_one_model_for_all_roles() -> None:
-    found = subject_of(["model=tiny", "env=babyai", "run.dir=somewhere/one"])
+    found = find_needs(["model=tiny", "env=babyai", "run.dir=somewhere/one"])
     assert found.model_configs == [load_model_config("tiny")]
     assert found.together == [[load_model_config("tiny")]]
     assert [each.name for each in found.environments] == ["babyai"]
-    assert (found.folders, found.gpus) == ([Path("somewhere").absolute()], 0)
+    assert (found.paths, found.gpus) == ([Path("somewhere/one").absolute()], 0)
 
 
 def test_another_inducer_takes_gpus_of_its_own() -> None:
-    found = subject_of(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
+    found = find_needs(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
     (servers,) = found.together
     assert [model_config.name for model_config in servers] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
     assert found.gpus == 2 * 2 + 1
 
 
 def test_nothing_is_started_for_what_runs_elsewhere() -> None:
-    assert subject_of(["model=gpt-5.4-mini"]).together == [[]]
-    attached = subject_of(["model=qwen3-8b", "serving.url=http://127.0.0.1:8000/v1"])
+    assert find_needs(["model=gpt-5.4-mini"]).together == [[]]
+    attached = find_needs(["model=qwen3-8b", "serving.url=http://127.0.0.1:8000/v1"])
     assert (attached.together, attached.gpus) == ([[]], 0)
     (reached,) = attached.attached
     assert (reached[0].name, reached[1].url) == ("qwen3-8b", "http://127.0.0.1:8000/v1")
@@ -36,11 +36,11 @@ def test_nothing_is_started_for_what_runs_elsewhere() -> None:
 
 
 def test_a_list_of_runs_names_each_thing_once(tmp_path: Path) -> None:
-    found = subject_of(["experiment=main", "scale=smoke"], tmp_path)
-    assert len(found.configs) > 10
+    found = find_needs(["experiment=main", "scale=smoke"], tmp_path)
+    assert len(found.setups) > 10
     assert [model_config.name for model_config in found.model_configs] == ["tiny-random"]
     assert {each.name for each in found.environments} == {"babyai", "scienceworld", "crafter"}
-    assert found.folders == [tmp_path]
+    assert {path.parent for path in found.paths} == {tmp_path}
     assert found.words == "experiment=main scale=smoke"
     assert found.doctor == f"srun speedrunner doctor experiment=main scale=smoke --dir={tmp_path}"
 
@@ -48,4 +48,4 @@ def test_a_list_of_runs_names_each_thing_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [[], ["model=tiny"]])
 def test_a_folder_of_runs_is_for_lists(given: list[str], tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"--dir works only with a list of runs .*; .* run\.dir=PATH"):
-        subject_of(given, tmp_path)
+        find_needs(given, tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from speedrunner.config.commented import commented_yaml, key_comments
+from speedrunner.cli.list_command import commented_yaml, key_comments
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, RunConfig, ServingConfig, from_mapping
 from speedrunner.plain.plain_records import keys_of

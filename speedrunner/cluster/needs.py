@@ -1,0 +1,119 @@
+"""What runs need of a machine: their models, servers, environments and folders."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from serving.model_config import ModelConfig
+from serving.options import ServiceOptions
+from speedrunner.config.compose import compose
+from speedrunner.config.grid import grid_of
+from speedrunner.config.schema import ClassConfig, InvalidConfig, SandboxConfig
+from speedrunner.runs.setup import Setup, set_up
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What runs need of a machine, each thing once.
+
+    Attributes:
+        given: the command's arguments.
+        root: the folder of a list's runs, if one was given.
+    """
+
+    given: tuple[str, ...]
+    root: Path | None
+    setups: list[Setup]
+
+    @property
+    def model_configs(self) -> list[ModelConfig]:
+        """The models of all roles, as the runs adapt them."""
+        return _list_once(
+            model_config
+            for setup in self.setups
+            for model_config in (setup.model_config, setup.inducer_model_config)
+        )
+
+    @property
+    def together(self) -> list[list[ModelConfig]]:
+        """The models with servers that one run starts, for each different run."""
+        return _list_once(setup.started_models for setup in self.setups)
+
+    @property
+    def attached(self) -> list[tuple[ModelConfig, ServiceOptions]]:
+        """The models with a running server of the user, and how to reach it."""
+        return _list_once(
+            (model_config, options)
+            for setup in self.setups
+            for model_config, options in setup.services
+            if options.url is not None and not model_config.hosted
+        )
+
+    @property
+    def gpus(self) -> int:
+        """Most GPUs that the servers of one run take."""
+        return max(setup.needed_gpus for setup in self.setups)
+
+    @property
+    def environments(self) -> list[ClassConfig]:
+        """The environments of the runs."""
+        return _list_once(setup.config.env for setup in self.setups)
+
+    @property
+    def sandboxes(self) -> list[SandboxConfig]:
+        """The sandboxes for code that models write."""
+        return _list_once(setup.config.sandbox for setup in self.setups)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The runs' folders."""
+        return [Path(setup.config.run.dir).absolute() for setup in self.setups]
+
+    @property
+    def words(self) -> str:
+        """The arguments that name the same runs to another command."""
+        return shlex.join(self.given)
+
+    @property
+    def doctor(self) -> str:
+        """The command that checks a Slurm node for the same runs."""
+        gpus = [f"--gres=gpu:{self.gpus}"] if self.gpus else []
+        root = [f"--dir={self.root}"] if self.root else []
+        return shlex.join(["srun", *gpus, "speedrunner", "doctor", *self.given, *root])
+
+
+def find_needs(given: Sequence[str], folder: Path | None = None) -> Needs:
+    """Return the needs of a run's settings, or of a list of runs (with `experiment=NAME` or a file first).
+
+    Args:
+        given: settings; those of the cluster, which `sweep` also takes, are ignored.
+        folder: the folder of a list's runs.
+
+    Raises:
+        InvalidConfig: a folder is given without a list.
+        Exception: the errors of `grid_of`, `compose` and `set_up`.
+    """
+    given = [text for text in given if not text.startswith(("cluster=", "cluster."))]
+    is_list = any(text.startswith("experiment=") for text in given) or (given and "=" not in given[0])
+    if folder and not is_list:
+        raise InvalidConfig(
+            "--dir works only with a list of runs (experiment=NAME or a file first); for one run, set"
+            " run.dir=PATH"
+        )
+    configs = [run.config for run in grid_of(given, folder).runs()] if is_list else [compose(given)]
+    return Needs(tuple(given), folder, [set_up(config, plays_here=False) for config in configs])
+
+
+def _list_once(things: Iterable[T]) -> list[T]:
+    """Return the things without duplicates; many of them have no hash."""
+    unique: list[T] = []
+    for thing in things:
+        if thing not in unique:
+            unique.append(thing)
+    return unique

@@ -1,0 +1,318 @@
+"""Play a list of runs: those of one server concurrently, each with its own directory, ledger and episodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from rich.console import Console
+
+from serving.errors import ServerDied, ServerFailed, ServingError
+from serving.meter import Reconciliation
+from speedrunner.config.grid import AT_ONCE
+from speedrunner.plain.console import visible
+from speedrunner.runs.open_run import OpenRun, open_run
+from speedrunner.runs.planned_runs import AHEAD, PlannedRun, is_unfinished, split_by_server
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.servers import Engines, fit_models, serve_models
+from speedrunner.runs.setup import Setup
+from speedrunner.runs.shutdown import Interrupted, Shutdown
+from speedrunner.store.discovery import is_for_people
+from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
+
+T = TypeVar("T")
+
+MOST_DEATHS = 10
+"""Most deaths of servers that one process survives, failed starts after a death included."""
+
+PAUSE_S = 10.0
+"""Seconds before the next start: processes of the dead server may still hold GPU memory."""
+
+
+@dataclass(frozen=True)
+class PlayResult:
+    """The result of played runs.
+
+    Attributes:
+        failures: by run directory, why it stopped; all other runs are finished.
+        reconciliations: those of the engines; empty if nothing was left to do, or if no engine exposes
+            counters.
+    """
+
+    failures: dict[str, str]
+    reconciliations: list[Reconciliation]
+
+
+async def play_runs(
+    runs: Sequence[PlannedRun],
+    console: Console,
+    shutdown: Shutdown,
+    at_once: int = AT_ONCE,
+    log_prefix: str = "",
+) -> PlayResult:
+    """Start or resume runs: those with the same model concurrently, one model after another.
+
+    A run that starts from another run's policy waits for it. A run that stops does not affect the others. A
+    death of a server is survived. Recorded data is always kept, and the same call resumes the runs.
+
+    A run alone has its server's log in its directory and a live line of progress, and its error is raised.
+
+    Args:
+        at_once: number of concurrent episodes over all runs.
+        log_prefix: prefix of the names of servers' logs, if other processes write to the same folder.
+
+    Raises:
+        RunDirectoryError, LockHeld: a directory cannot be used; nothing was started.
+        Interrupted: a shutdown was requested, or the time is over (`TimeIsUp`).
+        ServingError: the server did not start, and all runs share it.
+        InvalidModelConfig, ServerFailed: an API key is missing, or a model does not fit the GPUs or its
+            server.
+        RunStopped, StorageError, WorkerError: a run alone stopped.
+    """
+    is_alone = len(runs) == 1
+    left = [run for run in runs if is_alone or is_unfinished(run)]
+    unfinished = {run.path for run in left}
+    session = _Session(console, shutdown, at_once, log_prefix, is_alone, len(runs), unfinished)
+    if len(left) < len(runs):
+        session.say_counts(running=0)
+    reconciliations: list[Reconciliation] = []
+    groups = split_by_server(left)
+    for group in groups:
+
+        async def play(group: Sequence[PlannedRun] = group) -> list[Reconciliation]:
+            return await _RunsOfServer(session, session.list_playable(group)).play()
+
+        try:
+            reconciliations += await survive_deaths(play, shutdown, session.say)
+        except ServingError as error:
+            if len(groups) == 1:
+                raise
+            for run in group:
+                if run.path in unfinished:
+                    session.failures.setdefault(run.path, str(error))
+        shutdown.check()
+    return PlayResult(session.failures, reconciliations)
+
+
+async def survive_deaths(
+    play: Callable[[], Awaitable[T]], shutdown: Shutdown, say: Callable[[str], None]
+) -> T:
+    """Return the result of `play`, which is called again when its server has died.
+
+    Raises `ServerDied`, `ServerFailed` after too many deaths, and all other errors of `play`.
+    """
+    deaths = 0
+    while True:
+        try:
+            return await play()
+        except (ServerDied, ServerFailed) as error:
+            shutdown.check()
+            if deaths == MOST_DEATHS or (isinstance(error, ServerFailed) and not deaths):
+                raise
+            say(f"{str(error).splitlines()[0]}; a new one is started, and the run resumes")
+        deaths += 1
+        shutdown.begin()
+        await asyncio.sleep(PAUSE_S)
+        shutdown.check()
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What the runs of all servers share. Runs are named by their directories.
+
+    Attributes:
+        total: number of runs, the finished ones included.
+        unfinished: runs from which no other run can start yet.
+        failures: why runs stopped.
+        stopped: runs that will not start again in this process, interrupted ones included.
+    """
+
+    console: Console
+    shutdown: Shutdown
+    at_once: int
+    log_prefix: str
+    is_alone: bool
+    total: int
+    unfinished: set[str]
+    failures: dict[str, str] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
+
+    def list_playable(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+        """Return the runs that are unfinished and have not stopped."""
+        return [run for run in runs if run.path in self.unfinished and run.path not in self.failures]
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        self.console.print(visible(line), soft_wrap=True)
+
+    def say_counts(self, running: int) -> None:
+        """Print how many of several runs are finished, running, waiting and stopped."""
+        if not self.is_alone:
+            finished = self.total - len(self.unfinished)
+            waiting = len(self.unfinished) - len(self.stopped) - running
+            counts = {"running": running, "waiting": waiting, "stopped": len(self.stopped)}
+            rest = "".join(f", {count} {state}" for state, count in counts.items() if count)
+            self.say(f"sweep: {finished} of {self.total} runs are finished{rest}")
+
+
+class _RunsOfServer:
+    """Runs on one server, from its start to its end."""
+
+    def __init__(self, session: _Session, queue: list[PlannedRun]) -> None:
+        self._session = session
+        self._queue = queue
+        self._slots = None if session.is_alone else asyncio.Semaphore(session.at_once)
+        self._server_setup: Setup | None = None
+        """The models with the shared server's contexts; resumed runs may use less of their context."""
+        self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
+        self._active: dict[asyncio.Task[None], PlannedRun] = {}
+        self._opened: list[OpenRun] = []
+        self._workers: list[AsyncExitStack] = []
+        """Workers of all runs; closed when their run ends, at the latest with the server."""
+        self._directories = AsyncExitStack()
+        """Held until all reconciliations are stored at the end."""
+        self._is_crowded = False
+        """Whether the next run waits for another run to free its memory."""
+        self._defect: Exception | None = None
+        """An unexpected error; raised when the other runs have ended."""
+        self._death: ServerDied | None = None
+        """The death of the server, which ends all runs; raised when they have ended."""
+
+    async def play(self) -> list[Reconciliation]:
+        """Play the runs to their ends. Return the engines' reconciliations."""
+        session = self._session
+        async with self._directories:
+            try:
+                if not session.is_alone:  # the directory of a run alone is checked first
+                    await self._fit_models(self._queue[0].setup)
+                await self._start_more()
+                reconciliations = await self._play_on_server() if self._active else []
+            finally:
+                await self._cancel()
+        if (error := self._defect or self._death) is not None:
+            raise error
+        if not session.shutdown.requested:
+            for run in self._queue:
+                why = f"it starts from {run.after}, which is not finished"
+                session.failures.setdefault(run.path, why)
+        return reconciliations
+
+    async def _fit_models(self, setup: Setup) -> Setup:
+        """Return a run's setup with the models of the shared server, which are fitted at the first call."""
+        if self._server_setup is None:
+            self._server_setup = await fit_models(setup, self._session.say)
+        server = self._server_setup
+        return replace(
+            setup,
+            model_config=server.model_config,
+            inducer_model_config=server.inducer_model_config,
+            gpus=server.gpus,
+        )
+
+    async def _play_on_server(self) -> list[Reconciliation]:
+        session, first = self._session, self._opened[0]
+        assert self._server_setup is not None
+        async with AsyncExitStack() as stack:
+            if session.is_alone:
+                served = serve_models(first.setup, first.directory.path, first.progress)
+            else:
+                progress = stack.enter_context(Progress(session.console, 1, 0, "sweep"))
+                folder = first.directory.path.parent
+                served = serve_models(self._server_setup, folder, progress, session.log_prefix)
+            engines = await stack.enter_async_context(served)
+            self._engines.set_result(engines)
+            try:
+                while self._active:
+                    ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
+                    for task in ended:
+                        self._end(task)
+                    if self._death is None:
+                        await self._start_more()
+            finally:
+                session.shutdown.clean_up()
+                await self._cancel()
+                reconciliations = await engines.reconcile()
+                # A slow disk takes seconds for each run, and the end of a job may be near.
+                with ThreadPoolExecutor() as threads:
+                    list(threads.map(lambda run: run.store_reconciliations(reconciliations), self._opened))
+            return reconciliations
+
+    async def _start_more(self) -> None:
+        """Start as many runs as there is room for."""
+        session = self._session
+        while not session.shutdown.requested and (planned := self._choose_next()) is not None:
+            self._queue.remove(planned)
+            directory, workers = AsyncExitStack(), AsyncExitStack()
+            try:
+                name = "" if session.is_alone else planned.name
+                opening = open_run(planned.setup, session.console, self._fit_models, name)
+                run = await directory.enter_async_context(opening)
+                if run is None:  # it was finished before, perhaps by another process meanwhile
+                    await directory.aclose()
+                    session.unfinished.discard(planned.path)
+                    session.say_counts(len(self._active))
+                    continue
+                pool = await workers.enter_async_context(run.create_workers())
+            except BaseException as error:
+                await directory.aclose()
+                if isinstance(error, TooManyWorkers) and self._active:
+                    self._queue.insert(0, planned)
+                    self._is_crowded = True
+                    continue
+                if session.is_alone or not isinstance(error, Exception):
+                    raise
+                self._fail(planned, error)
+                session.say_counts(len(self._active))
+                continue
+            self._directories.push_async_exit(directory)
+            self._workers.append(workers)
+            self._opened.append(run)
+            self._active[asyncio.create_task(self._play(run, pool, workers), name=planned.name)] = planned
+
+    def _choose_next(self) -> PlannedRun | None:
+        wanted = sum(run.setup.config.run.in_flight for run in self._active.values())
+        if self._active and (self._is_crowded or wanted >= AHEAD * self._session.at_once):
+            return None
+        return next((run for run in self._queue if run.after not in self._session.unfinished), None)
+
+    async def _play(self, run: OpenRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
+        async with workers:
+            await run.play(await self._engines, pool, self._session.shutdown, self._slots)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        session, run = self._session, self._active.pop(task)
+        self._is_crowded = False
+        try:
+            task.result()
+        except Interrupted:
+            session.stopped.add(run.path)
+        except ServerDied as error:
+            self._death = error
+        except Exception as error:
+            if session.is_alone:
+                raise
+            self._fail(run, error)
+        else:
+            session.unfinished.discard(run.path)
+        session.say_counts(len(self._active))
+
+    def _fail(self, run: PlannedRun, error: Exception) -> None:
+        """Record the error that stops a run; the others continue."""
+        if not is_for_people(error):
+            self._defect = self._defect or error
+        why = str(error) or repr(error)
+        self._session.failures[run.path] = why
+        self._session.stopped.add(run.path)
+        self._session.say(f"{run.name}: stopped: {why.splitlines()[0]}")
+
+    async def _cancel(self) -> None:
+        for task in self._active:
+            task.cancel()
+        await asyncio.gather(*self._active, return_exceptions=True)
+        self._active.clear()
+        for workers in self._workers:  # a task that was cancelled before its start has closed none
+            await workers.aclose()
