@@ -9,11 +9,10 @@ import typer
 
 from speedrunner.cli.command import Notes, PriceList
 from speedrunner.cli.output import say, waiting_line
-from speedrunner.pages.collected import collect, describe
 from speedrunner.pages.figures import figures
 from speedrunner.pages.html_parts import show_cell
-from speedrunner.pages.page import page
 from speedrunner.pages.plots import draw_files
+from speedrunner.pages.report_page import collect, describe, page
 from speedrunner.plain.console import align_columns
 from speedrunner.results.writing import table_files
 from speedrunner.store.files import StorageError, write_folder

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.output import say, say_error, waiting_line
-from speedrunner.pages.site import Site, write_pages
-from speedrunner.pages.view_server import ADDRESS, listen, serve
+from speedrunner.pages.site import ADDRESS, Site, listen, serve, write_pages
 from speedrunner.store.files import StorageError
 
 

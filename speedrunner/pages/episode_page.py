@@ -1,24 +1,57 @@
-"""An episode's page: its turns, and the playback of its primitives."""
+"""The index of a run's episodes, and an episode's page: its turns, and the playback of its primitives."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from speedrunner.agents.reading import task_line
 from speedrunner.agents.texts import describe_failure, find_first_error, with_tools
-from speedrunner.pages.playback import Step, list_modules, list_steps, make_playback
-from speedrunner.pages.shown_calls import show_calls
-from speedrunner.pages.view_parts import TURNS, Context, NotFound, heading, page_part
-from speedrunner.pages.worlds import CREDITS, DRAWN, replay_pictures
-from speedrunner.store.episode_summary import count_repeats
+from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, html_table, link, page_part
+from speedrunner.pages.playback import (
+    CREDITS,
+    DRAWN,
+    PlaybackStep,
+    list_modules,
+    list_steps,
+    make_playback,
+    replay_pictures,
+)
+from speedrunner.pages.shown_code import show_calls
+from speedrunner.results.skill_table import skill_history
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData
 
 PICTURES = 1_000
 """Steps of a page with a picture."""
+
+
+def episodes_page(run: RunData) -> Context:
+    """Return the index of a run: its episodes with the skills that ran in them."""
+    history = skill_history(run)
+    rows = []
+    for row in sorted(run.rows, key=lambda row: row.episode):
+        skills = history.calls.get(row.episode, {})
+        usage = row.usage
+        rows.append(
+            [
+                link(f"./{row.episode}/1.html", row.episode),
+                row.termination.value.replace("_", " "),
+                row.score,
+                *(row.llm_calls, row.actions, row.invalid_calls, row.repeated_calls),
+                *(usage.uncached, usage.cached, usage.completion),
+                link(f"library/{row.policy:04d}.html", row.policy),
+                f"{row.task.name} {row.task.index}",
+                ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in skills.items()),
+            ]
+        )
+    columns = (
+        *("episode", "termination", "score", "LLM calls", "actions", "invalid", "repeated", "uncached"),
+        *("cached", "output tokens", "library", "task", "skills that ran"),
+    )
+    return {**heading(run), "table": html_table(columns, rows, label="Episodes"), "count": len(rows)}
 
 
 def find_episode(run: RunData, key: str) -> Trajectory:
@@ -78,19 +111,16 @@ def _describe_result(trajectory: Trajectory) -> tuple[str, str]:
 
 def _list_numbers(trajectory: Trajectory) -> list[tuple[str, str, str]]:
     """Return the headline numbers of an episode."""
-    usage, executed = trajectory.usage, [turn.executed for turn in trajectory.turns if turn.executed]
-    kinds = Counter(node.kind for node in executed)
-    invalid = sum(turn.call is None for turn in trajectory.turns)
-    repeated = count_repeats(trajectory.turns)
+    row = summarize_episode(trajectory, "test", 0)
+    usage, executed = row.usage, [turn.executed for turn in trajectory.turns if turn.executed]
+    primitives = sum(node.kind == "primitive" for node in executed)
     waited = sum(turn.queued_s for turn in trajectory.turns)
+    calls = f"{row.invalid_calls:,} invalid, {row.repeated_calls:,} repeated"
+    actions = f"calls: {row.skill_calls:,} of skills, {primitives:,} of primitives"
     cached = f"{usage.cached / usage.prompt:.0%} cached" if usage.prompt else ""
     return [
-        ("LLM calls", f"{len(trajectory.turns):,}", f"{invalid:,} invalid, {repeated:,} repeated"),
-        (
-            "Actions",
-            f"{sum(node.actions for node in executed):,}",
-            f"calls: {kinds['skill']:,} of skills, {kinds['primitive']:,} of primitives",
-        ),
+        ("LLM calls", f"{row.llm_calls:,}", calls),
+        ("Actions", f"{row.actions:,}", actions),
         ("Output tokens", f"{usage.completion:,}", f"{usage.reasoning:,} reasoning"),
         ("Prompt tokens", f"{usage.prompt:,}", cached),
         ("Seconds", f"{trajectory.seconds:,.1f}", f"{waited:,.1f} waited" if waited else ""),
@@ -121,6 +151,6 @@ def _make_playback(run: RunData, trajectory: Trajectory, first: int) -> Context 
     }
 
 
-def _find_error(steps: Sequence[Step]) -> int:
+def _find_error(steps: Sequence[PlaybackStep]) -> int:
     """Return the position of the first step that failed; 0 without one."""
     return next((at for at, step in enumerate(steps, start=1) if step.node.error is not None), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from speedrunner.pages.plots import Figure, Panel, Series
+from speedrunner.pages.plots import Panel, ReportFigure, Series
 from speedrunner.results.conditions import (
     ABLATIONS,
     FAMILIES,
@@ -85,7 +85,7 @@ class FigurePlan(NamedTuple):
     rows: Callable[[ModelRuns], list[list[Panel]]]
 
 
-def figures(groups: Sequence[Condition]) -> list[Figure]:
+def figures(groups: Sequence[Condition]) -> list[ReportFigure]:
     """Return all figures of some runs, for each played model. A figure without a value is left out."""
     made = []
     for model in sorted(played_models(groups)):
@@ -95,7 +95,7 @@ def figures(groups: Sequence[Condition]) -> list[Figure]:
             rows = [[panel for panel in row if panel.series] for row in plan.rows(runs)]
             if kept := [row for row in rows if row]:
                 made.append(
-                    Figure(f"{plan.name}_{suffix}", f"{plan.title}, {model}", caption(plan.name), kept)
+                    ReportFigure(f"{plan.name}_{suffix}", f"{plan.title}, {model}", caption(plan.name), kept)
                 )
     return made
 

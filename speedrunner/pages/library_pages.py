@@ -10,10 +10,8 @@ from markupsafe import Markup
 
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.library import Library
-from speedrunner.pages.edit_diffs import compare_libraries, compare_texts
-from speedrunner.pages.html_parts import html_table, link
-from speedrunner.pages.shown_calls import highlight
-from speedrunner.pages.view_parts import Context, NotFound, heading
+from speedrunner.pages.html_parts import Context, NotFound, heading, html_table, link
+from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight
 from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.results.writing import list_rows
 from speedrunner.store.run_data import RunData

@@ -1,22 +1,36 @@
-"""Data for an episode's playback: every primitive with its callers, their source, and the world after it."""
+"""An episode's playback: every primitive with its callers, their source, and a picture of the world after it.
+
+For the pictures, the episode is replayed. `minigrid` draws BabyAI. Crafter is put together from the textures
+of `crafter`. This project contains none of their images.
+"""
+
+# mypy: disable-error-code="import-untyped"
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import Any
+import base64
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import envs
+from envs import TextEnv
 from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.pages.shown_calls import cut, describe_result, highlight
-from speedrunner.pages.worlds import group_calls
+from speedrunner.pages.shown_code import cut, describe_result, highlight
 from speedrunner.plain.console import shorten, visible
+from speedrunner.runs.stored_setup import usable
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, Module, Trajectory, apply_hunks
+from speedrunner.store.records import CallNode, Module, Trajectory, Turn, apply_hunks
 from speedrunner.store.run_data import RunData
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 ARGUMENT_CHARS, CALL_CHARS, RESULT_CHARS, SOURCE_CHARS = 60, 300, 800, 20_000
 """Most characters of an argument, of a call, of its result, and of a skill's source."""
@@ -24,7 +38,7 @@ ARGUMENT_CHARS, CALL_CHARS, RESULT_CHARS, SOURCE_CHARS = 60, 300, 800, 20_000
 Json = dict[str, Any]
 
 
-class Step(msgspec.Struct, frozen=True):
+class PlaybackStep(msgspec.Struct, frozen=True):
     """One primitive that was called.
 
     Attributes:
@@ -40,7 +54,7 @@ class Step(msgspec.Struct, frozen=True):
     module: int
 
 
-def list_steps(trajectory: Trajectory) -> list[Step]:
+def list_steps(trajectory: Trajectory) -> list[PlaybackStep]:
     """Return all recorded primitives of an episode in order; see `group_calls`."""
     return [
         step
@@ -50,9 +64,9 @@ def list_steps(trajectory: Trajectory) -> list[Step]:
     ]
 
 
-def _walk(turn: int, module: int, node: CallNode, callers: tuple[CallNode, ...]) -> Iterator[Step]:
+def _walk(turn: int, module: int, node: CallNode, callers: tuple[CallNode, ...]) -> Iterator[PlaybackStep]:
     if node.kind == "primitive":
-        yield Step(turn, node, callers, module)
+        yield PlaybackStep(turn, node, callers, module)
     below = (*callers, node)
     for each in node.calls:
         yield from _walk(turn, module, each, below)
@@ -71,7 +85,7 @@ def list_modules(run: RunData, trajectory: Trajectory) -> list[Module]:
     return found
 
 
-def make_playback(steps: Sequence[Step], modules: Sequence[Module], pictures: Sequence[str]) -> Json:
+def make_playback(steps: Sequence[PlaybackStep], modules: Sequence[Module], pictures: Sequence[str]) -> Json:
     """Return the playback of some steps as plain JSON.
 
     Its keys: `positions`, one for the start and one for each step, with the number of its `image`, if known;
@@ -92,7 +106,7 @@ class _Playback:
         self._sources: dict[tuple[int, str], int] = {}
         self._shared: dict[str, list[Any]] = {"frames": [], "sources": []}
 
-    def make(self, steps: Sequence[Step], pictures: Sequence[str]) -> Json:
+    def make(self, steps: Sequence[PlaybackStep], pictures: Sequence[str]) -> Json:
         start = {"turn": max(steps[0].turn, 1), "call": "", "result": ""}
         positions = [start, *map(self._describe, steps)]
         images = {picture: number for number, picture in enumerate(dict.fromkeys(pictures))}
@@ -100,7 +114,7 @@ class _Playback:
             position["image"] = images[picture]
         return {"positions": positions, "images": [*images], **self._shared}
 
-    def _describe(self, step: Step) -> Json:
+    def _describe(self, step: PlaybackStep) -> Json:
         """Return a step without its picture."""
         node = step.node
         return {
@@ -157,3 +171,124 @@ def _write_call(node: CallNode) -> str:
     """Return a call in Python syntax with short arguments."""
     given = (f"{name}={shorten(repr(value), ARGUMENT_CHARS)}" for name, value in node.arguments.items())
     return visible(cut(f"{node.name}({', '.join(given)})", CALL_CHARS))
+
+
+TILE = 16
+"""Side of a tile in pixels; Crafter's textures have this size."""
+
+OUTSIDE = (127, 127, 127)
+"""Crafter's color of cells beyond the map."""
+
+CREDITS = {
+    "babyai": "Tiles drawn by minigrid (Apache-2.0)",
+    "crafter": "Tiles of crafter (MIT, © 2021 Danijar Hafner)",
+}
+"""The source and licence of an environment's tiles, for the pages that contain them."""
+
+
+def draw_babyai(env: Any) -> Image:
+    """Draw the grid of BabyAI."""
+    from PIL import Image
+
+    return Image.fromarray(env.image())
+
+
+def draw_crafter(env: Any) -> Image:
+    """Draw the player's window in Crafter, without its night."""
+    from PIL import Image
+
+    rows = env.textures()
+    drawn = Image.new("RGBA", (TILE * len(rows[0]), TILE * len(rows)), OUTSIDE)
+    for y, row in enumerate(rows):
+        for x, cell in enumerate(row):
+            for texture in cell.split("."):  # the material, then the creature or thing on it
+                if texture != "out":
+                    drawn.alpha_composite(_texture(texture), (TILE * x, TILE * y))
+    return drawn
+
+
+@cache
+def _texture(name: str) -> Image:
+    from crafter import constants, engine
+    from PIL import Image
+
+    pixels = engine.Textures(constants.root / "assets").get(name, (TILE, TILE))  # [column, row, color]
+    return Image.fromarray(pixels.transpose((1, 0, 2))).convert("RGBA")
+
+
+DRAWN: dict[str, Callable[[Any], Image]] = {"babyai": draw_babyai, "crafter": draw_crafter}
+"""The environments that can be drawn, by `TextEnv.name`."""
+
+
+def _picture(env: TextEnv) -> str:
+    """Return the world as the data URI of a PNG image."""
+    content = io.BytesIO()
+    DRAWN[env.name](env).convert("RGB").quantize(64).save(content, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()
+
+
+def replay_pictures(data: RunData, trajectory: Trajectory, first: int, count: int) -> list[str]:
+    """Replay an episode's recorded primitives in a fresh world of this process. Return the world after
+    `first` primitives, and after each of the next `count` ones.
+
+    No skill runs. If the replay fails or differs from the record, there is no picture from there on. Only
+    environments of `DRAWN` are created.
+
+    Raises:
+        StorageError, InvalidConfig: the run's configuration cannot be read.
+    """
+    settings, found = usable(data, ()).env, list[str]()
+    if settings.name not in DRAWN:
+        return found
+    # If a world or a damaged record raises anything, there is no picture.
+    with suppress(Exception), closing(envs.make(settings.name, **settings.options)) as env:
+        env.reset(trajectory.task)
+        for number, _ in enumerate(_replay(env, trajectory)):
+            if number > first + count:
+                break
+            if number >= first:
+                found.append(_picture(env))
+    return found
+
+
+def group_calls(trajectory: Trajectory) -> list[list[tuple[int, CallNode]]]:
+    """Return the calls on the world before the first turn and in each turn, each with the number of modules
+    that the episode had loaded before. Calls that no turn shows belong to the previous turn. Ends early if
+    turns are not in the order of their calls."""
+    asked: list[list[tuple[int, CallNode]]] = [[] for _ in range(len(trajectory.turns) + 1)]
+    number = module = 0
+    for step in trajectory.steps:
+        if step.load is not None:
+            module += 1
+        elif step.call is not None:
+            asked[number].append((module, step.call))
+        elif step.turn is not None:
+            if step.turn < number:
+                return asked[: step.turn + 1]
+            number = step.turn + 1
+            node = trajectory.turns[step.turn].executed
+            if node is not None:
+                asked[number].append((module, node.calls[0] if node.kind == "tool" and node.calls else node))
+    return asked
+
+
+def _replay(env: TextEnv, trajectory: Trajectory) -> Iterator[None]:
+    """Yield at the start and after each primitive, until the world's answers differ from the record."""
+    yield
+    for number, asked in enumerate(group_calls(trajectory)):
+        calls = [call for _, call in asked]
+        if number and _is_unknown(trajectory.turns[number - 1], calls):
+            return
+        for node in (each for call in calls for each in (call, *call.below()) if each.kind == "primitive"):
+            if node.error is None and env.call(node.name, **node.arguments) != node.result:
+                return
+            yield
+
+
+def _is_unknown(turn: Turn, calls: list[CallNode]) -> bool:
+    """Return whether a turn changed the world in a way that is not completely recorded in these calls."""
+    if any(node.omitted for call in calls for node in (call, *call.below())):
+        return True
+    if turn.executed is None:
+        return turn.call is not None
+    return not calls and (turn.executed.kind != "tool" or bool(turn.executed.calls))

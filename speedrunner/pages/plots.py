@@ -121,7 +121,7 @@ class Panel(msgspec.Struct, frozen=True):
     frontier: list[str] = []
 
 
-class Figure(msgspec.Struct, frozen=True):
+class ReportFigure(msgspec.Struct, frozen=True):
     """One figure.
 
     Attributes:
@@ -135,7 +135,7 @@ class Figure(msgspec.Struct, frozen=True):
     rows: list[list[Panel]]
 
 
-def draw_files(figure: Figure) -> dict[str, bytes]:
+def draw_files(figure: ReportFigure) -> dict[str, bytes]:
     """Return the files of a figure by their paths in the report's folder. The same figure gives the same
     bytes."""
     rows = figure.rows

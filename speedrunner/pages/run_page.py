@@ -1,11 +1,9 @@
-"""The list of runs, a run's page, and the index of its episodes."""
+"""A run's page: its checkpoints with curves, its sleeps and terminations."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,18 +11,16 @@ import pandas
 from markupsafe import Markup
 
 from speedrunner.agents.reading import summarize_sleep
-from speedrunner.pages.html_parts import badge, element, fold, html_table, link, show_cell
+from speedrunner.pages.html_parts import Context, element, fold, heading, html_table, link, show_cell
 from speedrunner.pages.plots import Panel, Series, show_panel
-from speedrunner.pages.view_parts import Context, heading
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, bootstrap_seeds, estimate_score
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import Spread, add_costs, average_tests
 from speedrunner.results.pricing import price_book
-from speedrunner.results.skill_table import skill_history
 from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_data import RunData
 
 Row = Mapping[str, Any]
 
@@ -68,60 +64,6 @@ COLUMNS = {
 
 UNUSUAL = ("unscored", "thought_cut", "silent")
 """Columns that are also left out if all values are 0."""
-
-
-def runs_table(found: Mapping[str, Path]) -> Markup:
-    """Return the table of runs, by their names in addresses. A run that cannot be read shows its error."""
-    top = os.path.commonpath([path.resolve().parent for path in found.values()]) if found else ""
-    rows: list[list[Any]] = []
-    for slug, path in found.items():
-        name = link(f"runs/{slug}/index.html", os.path.relpath(path.resolve(), top))
-        try:
-            run = load(path)
-            points = list_rows(average_tests(frame_episodes(run.rows))) if run.rows else []
-            head = heading(run)
-        except DAMAGED as error:
-            problem = element("p", "problem", damage(path, error))
-            rows.append([name, badge("bad", "damaged") + problem, *[None] * 5])
-            continue
-        last = points[-1] if points else {}
-        rows.append(
-            [
-                name,
-                badge(head["status"]["kind"], head["status"]["text"]),
-                head["condition_name"],
-                len(run.rows),
-                *(last.get(name) for name in ("checkpoint", "score", "output")),
-            ]
-        )
-    columns = ("run", "status", "condition", "episodes", "rollouts", "last score", "output tokens")
-    return html_table(columns, rows, label="Runs", kind="runs")
-
-
-def episodes_page(run: RunData) -> Context:
-    """Return the index of a run: its episodes with the skills that ran in them."""
-    history = skill_history(run)
-    rows = []
-    for row in sorted(run.rows, key=lambda row: row.episode):
-        skills = history.calls.get(row.episode, {})
-        usage = row.usage
-        rows.append(
-            [
-                link(f"./{row.episode}/1.html", row.episode),
-                row.termination.value.replace("_", " "),
-                row.score,
-                *(row.llm_calls, row.actions, row.invalid_calls, row.repeated_calls),
-                *(usage.uncached, usage.cached, usage.completion),
-                link(f"library/{row.policy:04d}.html", row.policy),
-                f"{row.task.name} {row.task.index}",
-                ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in skills.items()),
-            ]
-        )
-    columns = (
-        *("episode", "termination", "score", "LLM calls", "actions", "invalid", "repeated", "uncached"),
-        *("cached", "output tokens", "library", "task", "skills that ran"),
-    )
-    return {**heading(run), "table": html_table(columns, rows, label="Episodes"), "count": len(rows)}
 
 
 def run_page(run: RunData) -> Context:

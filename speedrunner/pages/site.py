@@ -1,29 +1,34 @@
-"""All pages of the viewer by their addresses, served or written to files."""
+"""All pages of the viewer by their addresses, written to files or served to this machine."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import html
+import os
 import re
+import socket
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from speedrunner.pages import compare_page, library_pages
-from speedrunner.pages.episode_page import episode_page
-from speedrunner.pages.html_parts import stylesheet, templates
-from speedrunner.pages.run_page import episodes_page, run_page, runs_table
-from speedrunner.pages.shown_calls import highlight
+from speedrunner.pages import folder_pages, library_pages
+from speedrunner.pages.episode_page import episode_page, episodes_page
+from speedrunner.pages.html_parts import Context, NotFound, cap_text, stylesheet, templates, turn_link
+from speedrunner.pages.run_page import run_page
+from speedrunner.pages.shown_code import highlight
 from speedrunner.pages.sleep_page import sleep_page
-from speedrunner.pages.view_parts import Context, NotFound, cap_text, turn_link
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, describe, runs_below
 from speedrunner.store.files import OUTPUT_MODE, check_new, explain_errors, whole_folder
 from speedrunner.store.run_data import RunData, load
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 HTML, SCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
 ASSETS = {"style.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.js": SCRIPT}
@@ -97,8 +102,7 @@ class Site:
             content = (files(__package__) / "templates" / path).read_text(encoding="utf-8")
             return Answer((stylesheet() if path == "style.css" else content).encode(), ASSETS[path])
         if path == "index.html":
-            found = self.runs()
-            return self._page(path, "runs.jinja", {"table": runs_table(found), "count": len(found)})
+            return self._page(path, "runs.jinja", folder_pages.runs_page(self.runs()))
         for pattern, template, make in RUN_PAGES:
             if match := re.fullmatch(pattern, path, re.ASCII):
                 run, *numbers = match.groups()
@@ -109,11 +113,11 @@ class Site:
         sides = re.fullmatch(rf"compare/({SIDE})/({SIDE})\.html", path, re.ASCII)
         if not sides and path != "compare.html":
             raise NotFound("no such page")
-        compared = compare_page.Comparable(self.runs(), make_address)
+        compared = folder_pages.Comparable(self.runs(), make_address)
         if sides:
-            context = compare_page.comparison_page(compared, sides[1], sides[2], "../" * path.count("/"))
+            context = folder_pages.comparison_page(compared, sides[1], sides[2], "../" * path.count("/"))
             return self._page(path, "comparison.jinja", context)
-        return self._page(path, "compare.jinja", compare_page.conditions_page(compared))
+        return self._page(path, "compare.jinja", folder_pages.conditions_page(compared))
 
     def _load(self, slug: str) -> RunData:
         path = self.runs().get(slug)
@@ -177,3 +181,62 @@ def linked_pages(site: Site) -> Iterator[tuple[str, Answer]]:
             }
             left += sorted((link for link in new if link not in known), reverse=True)
             known |= new
+
+
+ADDRESS = "127.0.0.1"
+
+HEADERS = {
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class PortInUse(Exception):
+    """Another process uses the port."""
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket on the loopback address; `port` 0: any free port. Raises `PortInUse`."""
+    try:
+        return socket.create_server((ADDRESS, port))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise PortInUse(
+            f"port {port} is not available ({reason}): choose another --port, or 0 for a free one"
+        ) from error
+
+
+def application(site: Site, token: str) -> Starlette:
+    """Return an application with the pages of a site below `/TOKEN/`. It refuses other tokens."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def answer(request: Request) -> Response:
+        if not hmac.compare_digest(request.path_params["token"].encode(), token.encode()):
+            why = "the address lacks its token: use the one that `speedrunner view` printed\n"
+            return Response(why, 403, HEADERS, "text/plain")
+        page = site.answer(request.path_params["path"] or "index.html")  # one person reads: no threads
+        return Response(page.content, page.status, HEADERS, page.kind)
+
+    return Starlette(routes=[Route("/{token}/{path:path}", answer)])
+
+
+def serve(site: Site, token: str, listener: socket.socket) -> None:
+    """Answer requests until SIGINT or SIGTERM, then raise `KeyboardInterrupt`."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        application(site, token),
+        http="h11",  # its heads have a limit; those of the faster `httptools` have none
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+        server_header=False,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

@@ -6,9 +6,8 @@ import msgspec
 
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.library import Library
-from speedrunner.pages.edit_diffs import show_edits
-from speedrunner.pages.shown_calls import describe_result, write_call_without
-from speedrunner.pages.view_parts import TURNS, Context, NotFound, heading, page_part
+from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, page_part
+from speedrunner.pages.shown_code import describe_result, show_edits, write_call_without
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Message, SleepRecord, Turn
 from speedrunner.store.run_data import RunData

@@ -144,16 +144,29 @@ def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
     with explain_errors(path, "written"):
         try:
             temporary.unlink(missing_ok=True)
-            created = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(created, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            write_new(temporary, content, mode)
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def write_new(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
+    """Write a file that does not exist; its content would survive a power cut. Raises `OSError`."""
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)  # network file systems report a full disk here
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all bytes. A partial write is retried for the error that explains it. Raises `OSError`."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def temporary_name(path: Path) -> Path:

@@ -22,13 +22,14 @@ from speedrunner.store.files import (
     open_regular,
     read_content,
     sync_folder,
+    write_all,
     write_atomic,
 )
 
 BUFFER = 2**20
 """Bytes that a reader of lines asks for at once. Lines have up to hundreds of kilobytes."""
 
-Record = TypeVar("Record", bound=msgspec.Struct)
+RecordType = TypeVar("RecordType", bound=msgspec.Struct)
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -37,14 +38,14 @@ class UnknownFormat(StorageError):
     """A record has a layout that this version does not know."""
 
 
-def read_record(path: Path, type_: type[Record]) -> Record:
+def read_record(path: Path, type_: type[RecordType]) -> RecordType:
     """Read a file of `write_record`. Raises `StorageError`, `UnknownFormat`."""
     return as_record(read_content(path), type_, path)
 
 
-def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
+def as_record(content: bytes, type_: type[RecordType], where: Path | str) -> RecordType:
     """Decode a record; errors start with `where`. Raises the errors of `read_record`."""
-    record: Record = make_decoder(type_)(content, str(where))
+    record: RecordType = make_decoder(type_)(content, str(where))
     return record
 
 
@@ -92,13 +93,13 @@ class _Versioned(msgspec.Struct):
 
 
 @cache
-def make_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
+def make_decoder(type_: type[RecordType]) -> Callable[[bytes, str], RecordType]:
     """Return a decoder that takes a record and its place, and checks its content and layout version."""
     plain = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")
 
-    def decode(line: bytes, where: str) -> Record:
+    def decode(line: bytes, where: str) -> RecordType:
         try:
             record = plain.decode(line)
             written = getattr(record, "format", None)
@@ -148,7 +149,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
                 if size and os.pread(descriptor, 1, size - 1) != b"\n":
                     # After an append that failed and could not be undone: never append to its remains.
                     size -= repair(path)
-                _write(descriptor, line)
+                write_all(descriptor, line)
                 if durable:
                     os.fsync(descriptor)
             finally:
@@ -159,13 +160,13 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
             if size is not None:
                 with (
                     explain_errors(path, "truncated to its last complete line"),
-                    os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file,
+                    os.fdopen(open_regular(path, os.O_RDWR), "rb") as file,
                 ):
-                    file.truncate(size)
+                    os.ftruncate(file.fileno(), size)
             raise
 
 
-def read_records(path: Path, type_: type[Record]) -> list[Record]:
+def read_records(path: Path, type_: type[RecordType]) -> list[RecordType]:
     """Read a JSON-lines file. A missing file is empty, and a torn tail is left out.
 
     Raises:
@@ -175,7 +176,7 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
     return list(iterate_records(path, type_))
 
 
-def iterate_records(path: Path, type_: type[Record]) -> Iterator[Record]:
+def iterate_records(path: Path, type_: type[RecordType]) -> Iterator[RecordType]:
     """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory."""
     decode = make_decoder(type_)
     for number, _, line in iterate_lines(path):
@@ -222,11 +223,11 @@ def repair(path: Path) -> int:
     The tail is everything after the last newline, even if it is valid JSON, because its append was never
     confirmed. It is also a last line that is not JSON (blocks lost in a power cut).
     """
-    with explain_errors(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
+    with explain_errors(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         end = find_end(file, size)
         if end < size:
-            file.truncate(end)
+            os.ftruncate(file.fileno(), end)
             os.fsync(file.fileno())
         return size - end
 
@@ -245,10 +246,3 @@ def find_end(file: BinaryIO, size: int) -> int:
         if last or not start:
             return start + (end if is_json(tail[last:end]) else last)
     return size  # readers refuse so long a line
-
-
-def _write(descriptor: int, line: bytes) -> None:
-    """Write all of `line`. A partial write is retried for the error that explains it."""
-    rest = memoryview(line)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

@@ -228,6 +228,14 @@ class RunData:
         return json_records.read_records(self.files.reconciliations, Reconciliation)
 
     @property
+    def model_names(self) -> tuple[str, str]:
+        """Return the models of the actor and of the inducer, of the newest process or as configured."""
+        if self.processes:
+            return self.processes[-1].actor.name, self.processes[-1].inducer.name
+        names = self.settings.model
+        return names.name, names.inducer_name or names.name
+
+    @property
     def prices(self) -> dict[str, Prices]:
         """Return the price list of each model that the newest process used; may be empty."""
         return self.processes[-1].prices if self.processes else {}

@@ -43,9 +43,9 @@ from speedrunner.store.files import (
     StorageError,
     explain_errors,
     read_content,
-    sync,
     sync_folder,
     temporary_name,
+    write_new,
 )
 
 BEAT_S = 20.0
@@ -258,9 +258,8 @@ class RunLock:
         with explain_errors(self.path, "written"):
             claim.mkdir(mode=FOLDER_MODE)
             try:
-                (claim / self._file.name).write_bytes(owner)
                 # A lock whose owner cannot be read after a power cut would block the run until it is stale.
-                sync(claim / self._file.name)
+                write_new(claim / self._file.name, owner)
                 sync_folder(claim)
                 claim.rename(self.path)
             except OSError as error:

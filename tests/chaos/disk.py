@@ -1,8 +1,8 @@
 """A disk that remembers each operation on a folder, and what of it a power cut would leave.
 
-`watch` replaces Python's functions that change files. Each operation below the folder is appended to a log
-before it happens, so the log is complete even if the process is killed in the middle of one. An operation may
-also fail, write a part only, or be the process's last: see `Trigger`.
+`watch` replaces the functions of `os` through which the store changes files. Each operation below the folder
+is appended to a log before it happens, so the log is complete even if the process is killed in the middle of
+one. An operation may also fail, write a part only, or be the process's last: see `Trigger`.
 
 What a power cut leaves (`surviving`) follows POSIX, which promises no more:
 
@@ -18,9 +18,7 @@ Blocks that are written out of order within one file, and firmware that ignores 
 from __future__ import annotations
 
 import base64
-import builtins
 import errno
-import io
 import json
 import os
 import random
@@ -145,7 +143,7 @@ def _change_clock(seconds: float) -> None:
     time.time = lambda: true() + seconds
 
 
-_WRITE, _FDOPEN, _OPEN = os.write, os.fdopen, os.open
+_OPEN, _WRITE, _TRUNCATE, _FSYNC = os.open, os.write, os.ftruncate, os.fsync
 
 
 def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
@@ -185,6 +183,14 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
         seen.done()
         return count
 
+    def truncated(descriptor: int, size: int) -> None:
+        name = of_descriptor(descriptor)
+        if not seen.covers(name):
+            return _TRUNCATE(descriptor, size)
+        seen.note("truncate", name, size=size)
+        _TRUNCATE(descriptor, size)
+        seen.done()
+
     def changing(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def change(path: Any, *args: Any, **options: Any) -> Any:
             name = path_of(path, options.get("dir_fd", options.get("src_dir_fd")))
@@ -208,81 +214,12 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
             seen.note("fsync", name)
         _FSYNC(descriptor)
 
-    class Stream(io.RawIOBase):
-        """An unbuffered stream whose changes are watched."""
-
-        def __init__(self, descriptor: int) -> None:
-            self._descriptor = descriptor
-
-        def writable(self) -> bool:
-            return True
-
-        def fileno(self) -> int:
-            return self._descriptor
-
-        def write(self, data: Any) -> int:
-            rest = memoryview(data).cast("B")
-            while rest:
-                rest = rest[written(self._descriptor, rest) :]
-            return memoryview(data).nbytes
-
-        def truncate(self, size: int | None = None) -> int:
-            assert size is not None
-            seen.note("truncate", of_descriptor(self._descriptor), size=size)
-            os.ftruncate(self._descriptor, size)
-            seen.done()
-            return size
-
-        def close(self) -> None:
-            if not self.closed:
-                os.close(self._descriptor)
-            super().close()
-
-    def stream(descriptor: int, mode: str = "r", *args: Any, **options: Any) -> Any:
-        writes = any(letter in mode for letter in "wax+") and "b" in mode
-        if writes and "r" not in mode and seen.covers(of_descriptor(descriptor)):
-            return Stream(descriptor)
-        if mode == "r+b" and seen.covers(of_descriptor(descriptor)):
-            return _Both(_FDOPEN(descriptor, mode, *args, **options), Stream.truncate, descriptor)
-        return _FDOPEN(descriptor, mode, *args, **options)
-
-    def open_(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
-        if isinstance(file, int) or "b" not in mode or not any(letter in mode for letter in "wax"):
-            return _IO_OPEN(file, mode, *args, **options)
-        if not seen.covers(path_of(file)):
-            return _IO_OPEN(file, mode, *args, **options)
-        how = {"w": os.O_TRUNC, "a": os.O_APPEND, "x": os.O_EXCL}[mode.strip("b+")]
-        return Stream(opened(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o666))
-
-    os.open, os.write, os.fdopen, os.fsync = opened, written, stream, synced  # type: ignore[assignment]
-    io.open = builtins.open = open_  # type: ignore[assignment]
+    os.open, os.write, os.ftruncate, os.fsync = opened, written, truncated, synced  # type: ignore[assignment]
     for name, kind in (
         *(("rename", "rename"), ("replace", "rename"), ("unlink", "unlink"), ("remove", "unlink")),
         *(("rmdir", "rmdir"), ("mkdir", "mkdir")),
     ):
         setattr(os, name, changing(kind, getattr(os, name)))
-
-
-_FSYNC, _IO_OPEN = os.fsync, io.open
-
-
-class _Both:
-    """A stream for reading and truncating, as `json_records.repair` uses it."""
-
-    def __init__(self, stream: Any, truncate: Any, descriptor: int) -> None:
-        self._stream, self._truncate, self._descriptor = stream, truncate, descriptor
-
-    def truncate(self, size: int) -> int:
-        return int(self._truncate(self, size))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __enter__(self) -> _Both:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
 
 
 @dataclass

@@ -20,7 +20,7 @@ import msgspec
 from serving.usage import Prices, Usage
 from speedrunner.config.names import condition_name
 from speedrunner.results.export.conversations import (
-    Conversation,
+    RecordedConversation,
     Split,
     iterate_conversations,
     run_names,
@@ -57,10 +57,7 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     about = msgspec.structs.asdict(condition_name(run.settings))
     times = {row.request: row.time for row in run.ledger}
     tools = {(row.role, row.policy): [each.openai for each in row.tools] for row in run.tools}
-    process = next(reversed(run.processes), None)
-    names = run.settings.model
-    actor = process.actor.name if process else names.name
-    inducer = process.inducer.name if process else names.inducer_name or names.name
+    actor, inducer = run.model_names
     for split in get_args(Split):
         for facts, conversation in iterate_conversations(run, split):
             model = actor if conversation.role == "actor" else inducer
@@ -91,7 +88,7 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
             )
 
 
-def _final_metrics(conversation: Conversation, prices: Prices | None, steps: int) -> Json:
+def _final_metrics(conversation: RecordedConversation, prices: Prices | None, steps: int) -> Json:
     usage = conversation.usage
     found: Json = {
         "total_prompt_tokens": usage.prompt,

@@ -38,7 +38,7 @@ Split = Literal[Phase, "sleep"]
 """Where a conversation is from."""
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class RecordedConversation(msgspec.Struct, frozen=True):
     """One role's whole conversation. `number` is its place within its episode or sleep."""
 
     role: str
@@ -51,14 +51,16 @@ class Conversation(msgspec.Struct, frozen=True):
         return sum((turn.usage for turn in self.turns), Usage())
 
 
-def of_episode(trajectory: Trajectory) -> list[Conversation]:
+def of_episode(trajectory: Trajectory) -> list[RecordedConversation]:
     """Return the conversations of an episode, in the order in which they were opened."""
     turns = sorted(trajectory.turns, key=lambda turn: turn.conversation)  # a stable sort
     grouped = (list(each) for _, each in groupby(turns, key=lambda turn: turn.conversation))
-    return [Conversation(own[0].role, own[0].conversation, own) for own in grouped]
+    return [RecordedConversation(own[0].role, own[0].conversation, own) for own in grouped]
 
 
-def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str, Any], Conversation]]:
+def iterate_conversations(
+    run: RunData, split: Split
+) -> Iterator[tuple[dict[str, Any], RecordedConversation]]:
     """Yield the conversations of a run's training, evaluations or sleeps, with facts about each.
 
     The facts have `episode` (the key), `policy` and `termination`; those of episodes also `task`,
@@ -73,7 +75,7 @@ def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str
                         "policy": record.sleep - 1,
                         "termination": str(agent.termination),
                     },
-                    Conversation(agent.role, number, agent.turns),
+                    RecordedConversation(agent.role, number, agent.turns),
                 )
         return
     for played in run.played(split):

@@ -18,7 +18,12 @@ from jinja2 import Environment
 
 from speedrunner.config.names import condition_name
 from speedrunner.plain.console import visible
-from speedrunner.results.export.conversations import Conversation, Split, iterate_conversations, run_names
+from speedrunner.results.export.conversations import (
+    RecordedConversation,
+    Split,
+    iterate_conversations,
+    run_names,
+)
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Turn
 from speedrunner.store.run_data import RunData, load
@@ -86,7 +91,7 @@ def _rows(run: RunData, name: str, split: Split) -> Iterator[dict[str, Any]]:
         yield about | facts | _row(each)
 
 
-def _row(conversation: Conversation) -> dict[str, Any]:
+def _row(conversation: RecordedConversation) -> dict[str, Any]:
     usage = conversation.usage
     return {
         "role": conversation.role,

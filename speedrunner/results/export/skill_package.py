@@ -60,8 +60,7 @@ def write_package(run: RunData, version: int, library: Library, folder: Path) ->
 
 
 def _front_matter(name: str, run: RunData, version: int, library: Library) -> Iterator[str]:
-    process = next(reversed(run.processes), None)
-    author = process.inducer.name if process else run.settings.model.inducer_name or run.settings.model.name
+    _, author = run.model_names
     env = run.settings.env.name
     about = f"Skills for the text environment {env}, written by a model. Use them to play its tasks."
     skills = ", ".join(skill.name for skill in library.public)

@@ -14,7 +14,7 @@ from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
 
 from serving.meter import LedgerRow
 from serving.model_configs import load_model_config
-from speedrunner.pages.collected import Collected, collect, describe
+from speedrunner.pages.report_page import Collected, collect, describe
 from speedrunner.results.writing import table_files
 from speedrunner.store.files import write_folder
 from speedrunner.store.run_data import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speedrunner.pages.figures import ModelRuns, figures
-from speedrunner.pages.plots import Figure
+from speedrunner.pages.plots import ReportFigure
 from speedrunner.results.conditions import FAMILIES, frontier, group_runs
 from speedrunner.results.means import Spread
 from speedrunner.results.run_result import RunResult
@@ -18,7 +18,7 @@ def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny
     return summary(env, method, seed, *points, model=model)
 
 
-def drawn(*runs: RunResult) -> dict[str, Figure]:
+def drawn(*runs: RunResult) -> dict[str, ReportFigure]:
     groups, _ = group_runs(runs)
     return {figure.name: figure for figure in figures(groups)}
 

@@ -12,8 +12,7 @@ import envs
 from envs import Task, TextEnv
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.pages.playback import list_modules, list_steps, make_playback
-from speedrunner.pages.worlds import replay_pictures
+from speedrunner.pages.playback import list_modules, list_steps, make_playback, replay_pictures
 from speedrunner.store.records import (
     CallNode,
     Message,

@@ -8,7 +8,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from speedrunner.pages.plots import LOOKS, WIDTH, Figure, Panel, Series, choose_looks, draw_files, show_panel
+from speedrunner.pages.plots import (
+    LOOKS,
+    WIDTH,
+    Panel,
+    ReportFigure,
+    Series,
+    choose_looks,
+    draw_files,
+    show_panel,
+)
 from speedrunner.results.means import Spread
 from tests.page_elements import HOSTILE, Elements
 
@@ -37,8 +46,8 @@ HOSTILE_BARS = Panel(
 )
 
 
-def figure(*rows: list[Panel]) -> Figure:
-    return Figure("some", "A figure", "", [*rows])
+def figure(*rows: list[Panel]) -> ReportFigure:
+    return ReportFigure("some", "A figure", "", [*rows])
 
 
 def texts(*rows: list[Panel]) -> list[str]:

@@ -12,10 +12,9 @@ import msgspec
 import pytest
 
 from envs import Outcome
+from speedrunner.pages.html_parts import TURNS
 from speedrunner.pages.site import HTML, Site, linked_pages, write_pages
-from speedrunner.pages.view_parts import TURNS
 from speedrunner.store.episode_summary import summarize_episode
-from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
@@ -314,8 +313,3 @@ class TestFiles:
         assert len(problems) == 2
         assert [path for path in tmp_path.rglob("*") if "stray" in path.name] == []
         assert 'href="javascript' not in (out / "runs/run/episodes.html").read_text()
-
-    def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
-        run = long_run(tmp_path / "run", 1)
-        with pytest.raises(StorageError, match="is not an empty folder: name another one with --static"):
-            write_pages(Site(run), run, lambda line: None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.pages.collected import collect
+from speedrunner.pages.report_page import collect
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe, read_result
 from speedrunner.results.writing import list_rows
 from tests.speedrunner.results.small_runs import SLEEP_USD, SmallRun, learnt

@@ -11,7 +11,6 @@ from skills_ref.parser import parse_frontmatter
 
 from speedrunner.library.library import Library
 from speedrunner.results.export.skill_package import write_package
-from speedrunner.store.files import write_shared
 from speedrunner.store.run_data import load
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.results.small_runs import SmallRun
@@ -78,27 +77,6 @@ def test_a_folder_whose_name_is_no_name_of_a_skill_is_refused(tmp_path: Path, na
     words = ("export", str(RECORDED), "--to", "skills", "--out", str(tmp_path / name))
     assert "the folder's name becomes the name of the skill" in complaint(in_process(*words))
     assert not (tmp_path / name).exists()
-
-
-def test_a_killed_export_leaves_no_folder_that_looks_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "babyai-skills"
-    words = ("export", str(RECORDED), "--to", "skills", "--out", str(out))
-
-    def write_or_die(path: Path, content: bytes) -> None:
-        if path.name == "skills.py":
-            raise SystemExit(9)
-        write_shared(path, content)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("speedrunner.results.export.skill_package.write_shared", write_or_die)
-        patched.setattr("shutil.rmtree", lambda *_, **__: None)  # a kill removes nothing
-        assert in_process(*words).returncode == 9
-    assert not out.exists()
-    assert in_process(*words).returncode == 0
-    assert list(tmp_path.iterdir()) == [out]
-    assert (out / "SKILL.md").is_file()
 
 
 def test_a_library_without_skills_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The pages that compare runs: all conditions of a folder, and two of them."""
+"""The pages of a folder: its runs, all conditions, and a comparison of two of them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 from markupsafe import Markup
 
 from speedrunner.config.schema import differences
-from speedrunner.pages.html_parts import html_table, link
+from speedrunner.pages.html_parts import Context, badge, element, heading, html_table, link
 from speedrunner.pages.plots import Panel, Series, show_panel
-from speedrunner.pages.view_parts import Context
 from speedrunner.results.conditions import REACT, Condition, group_runs
+from speedrunner.results.frames import frame_episodes
 from speedrunner.results.inference import Estimate
-from speedrunner.results.means import Spread
+from speedrunner.results.means import Spread, average_tests
 from speedrunner.results.measures import MEASURES
 from speedrunner.results.pairing import (
     CannotCompare,
@@ -26,6 +27,7 @@ from speedrunner.results.pairing import (
     pair_runs,
 )
 from speedrunner.results.run_result import RunResult, frame_run
+from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import load
 
@@ -43,6 +45,34 @@ SIDES = ("first", "second")
 
 TASKS = 30
 """Tasks that differ most which are shown."""
+
+
+def runs_page(runs: Mapping[str, Path]) -> Context:
+    """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
+    top = os.path.commonpath([path.resolve().parent for path in runs.values()]) if runs else ""
+    rows: list[list[Any]] = []
+    for slug, path in runs.items():
+        name = link(f"runs/{slug}/index.html", os.path.relpath(path.resolve(), top))
+        try:
+            run = load(path)
+            points = list_rows(average_tests(frame_episodes(run.rows))) if run.rows else []
+            head = heading(run)
+        except DAMAGED as error:
+            problem = element("p", "problem", damage(path, error))
+            rows.append([name, badge("bad", "damaged") + problem, *[None] * 5])
+            continue
+        last = points[-1] if points else {}
+        rows.append(
+            [
+                name,
+                badge(head["status"]["kind"], head["status"]["text"]),
+                head["condition_name"],
+                len(run.rows),
+                *(last.get(name) for name in ("checkpoint", "score", "output")),
+            ]
+        )
+    columns = ("run", "status", "condition", "episodes", "rollouts", "last score", "output tokens")
+    return {"table": html_table(columns, rows, label="Runs", kind="runs"), "count": len(runs)}
 
 
 class Comparable:

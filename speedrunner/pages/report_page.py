@@ -1,4 +1,4 @@
-"""Collect all runs below some folders for `speedrunner report`: tables, headline numbers and facts."""
+"""The report: all runs below some folders with tables and facts, as one HTML file that loads nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from markupsafe import Markup
+
 from speedrunner.config.compose import group_choices
-from speedrunner.pages.html_parts import show_number
+from speedrunner.pages.html_parts import html_table, show_cell, show_number, stylesheet, templates
+from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status
 from speedrunner.results.analysis_plan import compare_plans
-from speedrunner.results.claims import JudgedClaim, claim_tables, count_verdicts, judge_claims
+from speedrunner.results.claims import CLAIMS, JudgedClaim, claim_tables, count_verdicts, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.cost_text import REPEATS_NOTE
 from speedrunner.results.means import Spread
@@ -28,6 +32,7 @@ from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.episode_summary import MANY_REPEATS
 from speedrunner.store.files import StorageError
+from speedrunner.store.process_notes import process_lines
 
 REPEATED = "calls repeated"
 """A column of `list_conditions`."""
@@ -123,22 +128,22 @@ def _options(folder: Path) -> str:
 
 def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:
     """Return all readable runs, each once, and the problems of the others."""
-    found: dict[Path, Path] = {}
+    paths: dict[Path, Path] = {}
     problems = []
     for folder in folders:
         try:
-            here = runs_below(folder)
+            below = runs_below(folder)
         except StorageError as error:
             problems.append(str(error))
             continue
-        if not here:
+        if not below:
             problems.append(f"{folder} contains no runs: no folder in it has a config.yaml")
-        found |= {path.resolve(): path for path in here}
+        paths |= {path.resolve(): path for path in below}
     runs = []
-    status(f"reading {len(found)} runs")
-    for number, path in enumerate(found.values(), start=1):
+    status(f"reading {len(paths)} runs")
+    for number, path in enumerate(paths.values(), start=1):
         result = read_or_describe(path, prices)
-        status(f"{number} of {len(found)} runs read")
+        status(f"{number} of {len(paths)} runs read")
         if isinstance(result, str):
             problems.append(result)
         else:
@@ -223,3 +228,90 @@ def _show_spread(spread: Spread | None, column: str) -> str | None:
         return None
     deviation = "" if spread.sd is None else f" ± {show_number(spread.sd, column)}"
     return show_number(spread.mean, column) + deviation
+
+
+ROWS = 200
+"""Maximum rows of a table on the page; the files in tables/ have all."""
+
+VERDICTS = {"supported": "good", "contradicted": "bad", "undecided": "plain"}
+"""Kinds of badges by verdict, in the order of the page."""
+
+
+def page(title: str, found: Collected, figures: Sequence[tuple[ReportFigure, bytes]]) -> str:
+    """Return the whole page. Claims of the paper that have no run are left out.
+
+    Args:
+        figures: with their SVG.
+    """
+    runs = [run for condition in found.conditions for run in condition.runs.values()]
+    judged = [each for each in found.judged if each.has_runs]
+    tables = [each for each in map(_keep_measured, found.tables) if each.rows and each.name != CLAIMS]
+    sections = (
+        ("paper", "Compared with the paper", [each for each in tables if "paper" in each.columns]),
+        ("tables", "All numbers", [each for each in tables if "paper" not in each.columns]),
+    )
+    return (
+        templates()
+        .get_template("report.jinja")
+        .render(
+            title=title,
+            written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+            counts=count_contents(found.conditions),
+            conditions=html_table(*found.overview, label="All conditions"),
+            figures=[(figure, show_svg(svg, figure.title)) for figure, svg in figures],
+            verdicts={verdict: [each for each in judged if each.verdict == verdict] for verdict in VERDICTS},
+            badges=VERDICTS,
+            interval=_interval,
+            sections=[section for section in sections if section[2]],
+            rows=ROWS,
+            html_table=html_table,
+            runs=runs,
+            run_table=_run_table(runs),
+            changes=[f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
+            caveats=[*found.caveats, *found.notes],
+            problems=found.problems,
+            style=Markup(stylesheet()),
+        )
+    )
+
+
+def _keep_measured(table: Table) -> Table:
+    """Return a table of the paper's values without the rows that no run measured."""
+    if not {"paper", "ours"} <= {*table.columns}:
+        return table
+    ours = table.columns.index("ours")
+    return msgspec.structs.replace(table, rows=[row for row in table.rows if row[ours] is not None])
+
+
+def _interval(judged: JudgedClaim) -> str:
+    """Return the measured value of a claim with its interval and seeds, the number of comparisons in the
+    paper's direction, and the paper's test and values; empty if it is unknown."""
+    row = judged.deciding
+    if row.measured is None:
+        return ""
+    value = show_cell(row.measured)
+    around = "" if row.low is None else f" ({show_cell(row.low)} to {show_cell(row.high)})"
+    texts = [f"measured {value}{around}, {row.seeds} seed{'s' if row.seeds != 1 else ''}"]
+    texts.append(f"{judged.direction} in the paper's direction")
+    texts += [] if row.paper_p is None else [f"the paper's test: p = {row.paper_p:.2g}"]
+    return "; ".join([*texts, f"the paper: {judged.paper}"] if judged.paper else texts)
+
+
+def _run_table(runs: Sequence[RunResult]) -> Markup:
+    columns = (
+        *("run", "environment", "method", "model", "seed", "started", "evaluated after", "not yet"),
+        "terminations",
+    )
+    rows = [
+        (
+            run.path,
+            *(run.condition_name.env, run.condition_name.method, run.condition_name.model),
+            run.seed,
+            "not yet" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
+            ", ".join(map(str, run.points)),
+            ", ".join(map(str, run.unfinished)),
+            show_terminations([run]),
+        )
+        for run in runs
+    ]
+    return html_table(columns, rows, label="Runs")
