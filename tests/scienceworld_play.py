@@ -18,8 +18,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from envs import Task
-from envs.scienceworld import ScienceWorld
-from envs.scienceworld_jvm import Simulator
+from envs.scienceworld import ScienceWorld, Simulator
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
 
 PATTERNS = {

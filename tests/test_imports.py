@@ -257,7 +257,8 @@ def test_the_recipe_of_the_bundled_model_plays_runs_by_their_entry_points() -> N
     assert playing == {"speedrunner.runs.local_model", "speedrunner.runs.setup"}
 
 
-def test_the_scaffold_s_tests_add_only_the_check_of_a_method() -> None:
+def test_the_scaffold_s_tests_add_only_the_checks() -> None:
     found = {each for file in (ROOT / "speedrunner/cli/scaffold").glob("test_*.py") for each in imports(file)}
     own = {f"speedrunner.cli.scaffold.my_{kind}" for kind in ("env", "method")}
-    assert found - own - set(PUBLIC) == {"speedrunner.cli.scaffold.check_method"}
+    checks = {"speedrunner.cli.scaffold.check_environment", "speedrunner.cli.scaffold.check_method"}
+    assert found - own - set(PUBLIC) == checks

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from envs import EnvironmentFault
-from envs.java_process import NoJava
 from serving import hub
 from serving.engine.endpoint import attach
 from serving.engine.gpus import GpuReport, read_gpus
@@ -163,8 +162,6 @@ def environments(needs: Needs) -> Iterator[Finding]:
             yield ok(name, open_task(env))
         except EnvironmentFault as error:
             remedy = f"run this on the machine to fix: speedrunner prepare {needs.words}"
-            if isinstance(error, NoJava) and env.options.get("java"):
-                remedy = "correct env.java, or remove it: a Java runtime is installed with the environments"
             yield failure(name, str(error), remedy)
 
 

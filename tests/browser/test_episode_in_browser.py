@@ -28,7 +28,7 @@ SOURCE = 'def spin() -> str:\n    """Turn twice."""\n    turn_left()\n    return
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with an episode whose third primitive fails, and one without recorded lines."""
     folder = tmp_path_factory.mktemp("played") / "run"
-    task = Task("babyai", "putnext", 3)
+    task = Task("babyai", "pick_up_seq_go_to", 3)
     env = envs.make("babyai")
     env.reset(task)
     left, right = (

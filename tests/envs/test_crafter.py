@@ -15,11 +15,11 @@ from envs import (
     EpisodeOver,
     Task,
     TextEnv,
-    check_environment,
     make,
     splits,
 )
 from envs.crafter_text import describe
+from speedrunner.cli.scaffold.check_environment import check_environment
 
 ROOT = Path(__file__).parents[2]
 PRIMITIVES = [

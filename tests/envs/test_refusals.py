@@ -10,11 +10,11 @@ import pytest
 from envs import EnvironmentFault, Task, UnknownTask, make, splits
 from tests.golden_tables import Golden, refusals
 
-STARTED = {"babyai": Task("babyai", "goto", 0), "crafter": Task("crafter", "default", 3)}
+STARTED = {"babyai": Task("babyai", "pick_up_seq_go_to", 0), "crafter": Task("crafter", "default", 3)}
 """The environments that start no process, with a task."""
 
 TASKS: dict[str, list[tuple[str, Any]]] = {
-    "babyai": [("fly", 0), ("goto", -1), ("goto", 1.0), ("goto", True)],
+    "babyai": [("fly", 0), *(("pick_up_seq_go_to", index) for index in (-1, 1.0, True))],
     "crafter": [("survive", 0), ("default", -1), ("default", "7")],
     "scienceworld": [("fly", 0), ("find-plant", 300), ("find-plant", -1)],
     "textworld": [("sorting", 0), ("coin", 1_000), ("coin", 21_000), ("coin", -1)],

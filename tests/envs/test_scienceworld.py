@@ -16,13 +16,11 @@ from envs import (
     InvalidPrimitiveCall,
     Opening,
     Task,
-    check_environment,
     make,
 )
-from envs.scienceworld import ScienceWorld
-from envs.scienceworld_jvm import Simulator
-from envs.scienceworld_phrases import PHRASES
+from envs.scienceworld import PHRASES, ScienceWorld, Simulator
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
+from speedrunner.cli.scaffold.check_environment import check_environment
 from tests.golden_tables import Golden, refusals
 from tests.scienceworld_play import play, play_tasks, primitive_call, trace_hash
 

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from envs import InvalidOption, Task, make, splits
-from envs.scienceworld_jvm import Simulator
+from envs.scienceworld import Simulator
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, variations_for_test, variations_for_training
 
 ELECTRICITY = {
@@ -61,7 +61,7 @@ class TestSplits:
         assert split.train[0] == first
         pairs = [(task.name, task.index) for task in split.train + split.test]
         assert hashlib.sha256(str(pairs).encode()).hexdigest()[:16] == digest
-        assert split == splits("scienceworld", family=family, java="another")
+        assert split == splits("scienceworld", family=family, description="full")
 
     @pytest.mark.parametrize("family", [None, 0, 11])
     def test_without_a_family_there_is_no_split(self, family: int | None) -> None:

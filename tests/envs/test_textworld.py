@@ -10,10 +10,10 @@ from typing import Any
 import psutil
 import pytest
 
-from envs import EpisodeOver, InvalidPrimitiveCall, Opening, Task, check_environment, make, splits
-from envs.java_process import SimulatorFailed
-from envs.textworld import FOLDS, GAMES, TextWorld
-from envs.textworld_phrases import PHRASES
+from envs import EpisodeOver, InvalidPrimitiveCall, Opening, Task, make, splits
+from envs.java_env import SimulatorFailed
+from envs.textworld import FOLDS, GAMES, PHRASES, TextWorld
+from speedrunner.cli.scaffold.check_environment import check_environment
 from tests.golden_tables import Golden, refusals
 
 pytestmark = pytest.mark.process
@@ -69,7 +69,7 @@ class TestSplits:
     def test_they_are_always_the_same(self) -> None:
         split = splits("textworld")
         assert [each.index for each in split.train[:5]] == [654, 114, 25, 759, 281]
-        assert split == splits("textworld", java="/no/java")
+        assert split == splits("textworld", description="full")
 
     def test_the_folds_have_the_simulator_s_seeds(self, kitchen: TextWorld) -> None:
         assert kitchen._simulator is not None

@@ -58,11 +58,9 @@ class Lure:
     def __init__(self, folder: Path, listener: socket.socket) -> None:
         self.folder, self.mark, self._listener = folder, folder / "executed", listener
         self.address = f"127.0.0.1:{listener.getsockname()[1]}"
-        self.python, self.program, self.model_config = (folder / f"evil{end}" for end in (".py", "", ".yaml"))
+        self.python, self.model_config = (folder / f"evil{end}" for end in (".py", ".yaml"))
         (folder / "private").mkdir(parents=True)
         self.python.write_text(f"open({str(self.mark)!r}, 'w').close()\n")
-        self.program.write_text(f"#!/bin/sh\n: > '{self.mark}'\n")
-        self.program.chmod(0o700)
         self.model_config.write_text(
             "name: evil\ntried: never\ncontext: 4096\napi: completions\ntool_format: qwen3_json\n"
             f"path: {folder}/weights\nrecipe: {self.python}\n"
@@ -141,9 +139,6 @@ ATTACKS: dict[str, Callable[[Path, Lure], None]] = {
     "server": name_server,
     "environment": lambda run, lure: configure(run, env={"name": "evil:Evil"}),
     "method": lambda run, lure: configure(run, method={"name": "evil:Evil"}),
-    "program": lambda run, lure: configure(
-        run, env={"name": "scienceworld", "family": 3, "java": str(lure.program)}
-    ),
     "model": lambda run, lure: configure(run, model={"name": str(lure.model_config)}),
     "inducer": lambda run, lure: configure(run, model={"inducer_name": str(lure.model_config)}),
     "sandbox": read_private_file,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envs import Task, check_environment
+from envs import Task
+from speedrunner.cli.scaffold.check_environment import check_environment
 from speedrunner.cli.scaffold.my_env import MyEnv
 
 

@@ -41,7 +41,7 @@ def _once(times: int) -> str:
     return turn_left()'''
 SKILLS = tuple(Skill(name=name, public=name == "spin", created=0, edited=0) for name in ("spin", "_once"))
 BARE = "{env: {name: 'ENV'}, run: {dir: run}, method: {name: react}, model: {name: tiny}}"
-TASK = Task("babyai", "putnext", 3)
+TASK = Task("babyai", "pick_up_seq_go_to", 3)
 
 
 @pytest.fixture(scope="module")
