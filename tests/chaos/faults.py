@@ -63,20 +63,16 @@ def power_cut(trial: Trial) -> None:
     trial.kept = trial.safe
 
 
-def _part_killed(chosen: Callable[[psutil.Process], bool]) -> Fault:
-    """Return a fault that kills a process below the run: while it waits for the engine, or in a call."""
+def child_killed(trial: Trial) -> None:
+    """A process below the run is killed, while it waits for the engine or in a call."""
 
-    def fault(trial: Trial) -> None:
-        def kill(request: Request) -> None:
-            below = [each for each in trial.below(trial.clients[-1]) if chosen(each)]
-            with suppress(psutil.NoSuchProcess, IndexError):
-                trial.rng.choice(below).kill()
-                trial.strike()
+    def kill(request: Request) -> None:
+        with suppress(psutil.NoSuchProcess, IndexError):
+            trial.rng.choice(trial.below(trial.clients[-1])).kill()
+            trial.strike()
 
-        trial.at_request(kill)
-        trial.play()
-
-    return fault
+    trial.at_request(kill)
+    trial.play()
 
 
 def _killed_in_call(victim: str) -> Fault:
@@ -87,17 +83,6 @@ def _killed_in_call(victim: str) -> Fault:
         trial.play(environment={DOOM: f"{number}:{victim}:{trial.struck}"})
 
     return fault
-
-
-def _runs(program: str) -> Callable[[psutil.Process], bool]:
-    """Return a condition for processes whose command line has this word."""
-
-    def chosen(process: psutil.Process) -> bool:
-        with suppress(psutil.Error):
-            return program in " ".join(process.cmdline())
-        return False
-
-    return chosen
 
 
 def engine_killed(trial: Trial) -> None:
@@ -227,11 +212,9 @@ FAULTS: dict[str, Fault] = {
     "sync error": _at_operation("EIO", at="sync"),
     "read error": _at_operation("EIO", at="read"),
     "read-only disk": _at_operation("EROFS", lasting=True),
-    "worker killed": _part_killed(_runs("fork_server_process")),
     "worker killed in a call": _killed_in_call("worker"),
-    "sandbox killed": _part_killed(_runs("child.main")),
     "sandbox killed in a call": _killed_in_call("sandbox"),
-    "any child killed": _part_killed(lambda process: True),
+    "any child killed": child_killed,
     "engine killed": engine_killed,
     "network cut": network_cut,
     "bad answer": bad_answer,

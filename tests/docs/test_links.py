@@ -56,16 +56,6 @@ def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
     assert broken_links(CHECKOUT / page) == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    (tmp_path / "other.md").write_text("# Read `runs`: now\n\n```\n# no heading\n```\n## Twice\n## Twice\n")
-    page = tmp_path / "page.md"
-    page.write_text(
-        "[a](other.md) [b](other.md#read-runs-now) [c](other.md#twice-1) [d](#here) [e](https://example.org)\n"
-        "`[f](code.md)` [g](missing.md) ![h](missing.png) [i](other.md#no-heading) [j](#absent)\n\n# Here\n"
-    )
-    assert broken_links(page) == ["missing.md", "missing.png", "other.md#no-heading", "#absent"]
-
-
 @pytest.mark.process
 def test_each_markdown_file_outside_of_the_tests_is_a_page() -> None:
     listed = subprocess.run(

@@ -50,8 +50,3 @@ def test_a_shared_output_follows_the_umask(name: str, run: Path, tmp_path: Path,
     found = {path: path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
     assert found == {path: 0o750 if path.is_dir() else 0o640 for path in found}
     assert any(path.is_file() for path in found)
-
-
-def test_the_run_that_they_show_stays_private(run: Path) -> None:
-    for path in (run, *run.rglob("*")):
-        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path

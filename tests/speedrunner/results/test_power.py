@@ -68,8 +68,7 @@ def test_training_adds_deviation_only_to_what_learns_after_a_checkpoint(
 
 
 def test_what_a_folder_cannot_plan_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = ("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=2")
-    [*write_sweep(tmp_path, small, settings=[(("env=babyai",), "method=react")], seeds=2)]
+    write_sweep(tmp_path, seeds=2, methods=("react",))
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "config.yaml").write_text("[")
     claims = {name: Claim(name, measure=name, a="babyai react", high=1e6) for name in ("score", "cost_usd")}
@@ -77,7 +76,7 @@ def test_what_a_folder_cannot_plan_is_counted(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(power, "list_claims", lambda: [[each] for each in claims.values()])
     lacking = "claims left out: 1 of which a side lacks two finished seeds or values"
     advice = f"all prices are zero: speedrunner sweep --power {tmp_path} --prices NAME"
-    head, score, *_, bad, free, lacks, _ = power.power_lines(tmp_path, None)
+    head, score, *_, bad, free, lacks, _ = power.power_lines(tmp_path, "zero")
     assert ("learned sd" in head, score.split(",")[0], lacks) == (True, "score", lacking)
     assert score.split()[4] == "-"  # ReAct learns nothing
     assert free == f"claims left out: 1 on USD, as {advice}"

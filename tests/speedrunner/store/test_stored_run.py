@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -107,30 +105,3 @@ class TestForeignDirectories:
         assert line.startswith(
             f"RunDirectoryError {path} cannot be used as a run's directory: permission denied"
         )
-
-
-FILES = ["requests.jsonl", "state.json", "policies/v0000/skills.py"]
-
-
-class TestLinksAndSpecialFiles:
-    """A folder that somebody else has prepared, or that was copied, is told of and never waited for."""
-
-    @pytest.mark.parametrize("name", FILES)
-    @pytest.mark.parametrize("kind", ["a link to /dev/zero", "a FIFO"])
-    def test_reading_what_is_no_file_is_one_line_and_never_waits(self, path, name, kind):
-        play(path)
-        (path / name).unlink(missing_ok=True)
-        if kind == "a FIFO":
-            os.mkfifo(path / name)
-        else:
-            (path / name).symlink_to("/dev/zero")
-        with pytest.raises(StorageError, match=r"it is a link|not a regular file|is a directory") as raised:
-            self.read_all(path)
-        assert name in str(raised.value)
-        assert "\n" not in str(raised.value)
-
-    @staticmethod
-    def read_all(path: Path) -> None:
-        run = load(path)
-        run.trajectories(0), run.episodes, run.requests, run.reconciliations, run.sleeps
-        run.policies.load(0)
