@@ -7,10 +7,8 @@ so that no simulator starts: the openings of Crafter, ScienceWorld and TextWorld
 from __future__ import annotations
 
 import asyncio
-import itertools
-import re
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +25,14 @@ from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.loop import Toolbox, plain_messages
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
+from speedrunner.methods import Method
 from speedrunner.methods.ace import ACE, Item, Playbook, decode_playbook
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.skill_folder import SkillFolder
-from speedrunner.methods.speedrunner.draft import Draft
-from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import MethodState, Objectives, Retrieve, Rollout, programming
 from speedrunner.runs.local_model import LocalModel
@@ -98,9 +95,6 @@ OPENINGS = {
 }
 """Recorded openings. An environment that is not here opens its first world."""
 
-LISTED = 12
-"""Lines of one kind, such as skills, above which a golden file keeps only the first and the last three."""
-
 
 class Asked(Exception):
     """A role was asked: what it would read."""
@@ -126,20 +120,8 @@ class Prompt:
 
     @property
     def golden(self) -> str:
-        """The same as a golden file has it: long lists of skills are shortened."""
-        lines: list[str] = []
-        for _, group in itertools.groupby(self.text.split("\n"), key=_kind):
-            many = list(group)
-            if len(many) > LISTED and _kind(many[0]):
-                many[3:-3] = [f"[this file leaves out {len(many) - 6} lines of this kind]"]
-            lines += many
-        return f"[{len(self.text)} characters]\n" + "\n".join(lines) + "\n"
-
-
-def _kind(line: str) -> str:
-    """What a line lists, if it is one that lists a fake skill."""
-    kinds = r'[-#] routine_|routine_(?=\d+ \|)|\{"type":"function","function":\{"name":"routine_'
-    return (re.match(kinds, line) or [""])[0]
+        """The same as a golden file has it."""
+        return f"[{len(self.text)} characters]\n{self.text}\n"
 
 
 class Recorder(LocalModel):
@@ -179,7 +161,6 @@ class Samples:
 
     env: TextEnv
     folder: Path
-    _made: dict[int, Library] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         worlds = {"crafter": "default", "scienceworld": "find-animal", "textworld": "cookingworld"}
@@ -210,15 +191,12 @@ class Samples:
     def library(self, skills: int) -> Library:
         """A fake library; every fourth skill is a private helper."""
         names = [f"routine_{number:03d}" for number in range(skills)]
-        if skills in self._made:
-            return self._made[skills]
         sources = [self._skill(names, number) for number in range(skills)]
         library = Library(self.env.primitives)
         for start in range(0, skills, 20):  # one edit has a limited length
             library = library.write("\n\n\n".join(sources[start : start + 20]), sleep=1)
         for name in names[3::4]:
             library = library.set_visibility(name, public=False, sleep=1)
-        self._made[skills] = library
         return library
 
     def policy(self, skills: int) -> Policy:
@@ -232,16 +210,12 @@ class Samples:
 
     def inducing(self, skills: int, *, sleep: int = 1, carried: bool = False, **options: Any) -> Prompt:
         """What SpeedRunner's inducer reads; `carried`: in a run with the history of an earlier run."""
-        history = self.carried if carried else self.history
         kind, tools = options.pop("kind", SpeedRunner), self._tools(sleep)
         tools.wording = options.pop("wording", 0)
-        method, draft = kind(**options), Draft(self.library(skills), sleep, [])
-        messages = method._messages(draft.library, history, tools, method.inducer_calls)
-        offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
-        offered += draft.tools(all_public=method.visibility == "all_public")
-        return Prompt(Toolbox(offered, finish).specs, plain_messages(messages))
+        history = self.carried if carried else self.history
+        return self._ask(kind(**options).sleep(self.policy(skills), history, tools))
 
-    def asked(self, method: ACE | ASI | OPO, policy: Policy) -> Prompt:
+    def asked(self, method: Method, policy: Policy) -> Prompt:
         """What the first role of another method's sleep reads."""
         return self._ask(method.sleep(policy, self.history, self._tools(2)))
 
@@ -343,64 +317,75 @@ def _sleep() -> SleepRecord:
 
 
 def all_prompts(name: str, folder: Path) -> dict[str, str]:
-    """Golden file -> its content, for one environment."""
+    """Golden file -> its content, for one environment.
+
+    All environments have the prompts that differ between environments, one has those that differ otherwise.
+    """
     made = Samples(envs.make(name), folder)
     full = Samples(envs.make(name, description="full"), folder / "full")
-    bare = Library(made.env.primitives)
-    found = {
-        "actor": made.acting(ActorSpec(bare)),
-        "actor_full_description": full.acting(ActorSpec(bare)),
+    prompts = {
+        "actor": made.acting(ActorSpec(Library(made.env.primitives))),
+        "actor_full_description": full.acting(ActorSpec(Library(made.env.primitives))),
         "inducer": made.inducing(0),
     }
-    if name == "textworld":  # which the paper does not have: these have its own texts
-        return {f"{name}/{each}.txt": prompt.golden for each, prompt in found.items()}
-    notes = Policy(version=1, notes="Look around before you act.\nA reply of None is no error.")
-    items = [
-        Item(1, "strategy", "Look around before you act.", 3, 1),
-        Item(4, "fact", "A reply of None is no error."),
-    ]
-    playbook = Policy(version=1, method=msgspec.to_builtins(Playbook(items, 5)))
-    found |= {
+    if name == "babyai":
+        prompts |= _prompts_of_actors(made) | _prompts_of_inducers(made) | _prompts_of_other_methods(made)
+    if made.env.goals:
+        every = Samples(envs.make(name, view="all"), folder / "all")
+        prompts |= {
+            "actor_all_cells": every.acting(ActorSpec(Library(made.env.primitives))),
+            "voyager_programmer": made.programmer(0),
+            "voyager_programmer_12_skills": made.programmer(12),
+            "voyager_programmer_retrieve_all": made.programmer(12, "all"),
+            "voyager_curriculum": made.curriculum(),
+            "voyager_critic": made.critic(),
+        }
+    return {f"{name}/{key}.txt": prompt.golden for key, prompt in prompts.items()}
+
+
+NOTES = Policy(version=1, notes="Look around before you act.\nA reply of None is no error.")
+ITEMS = [
+    Item(1, "strategy", "Look around before you act.", 3, 1),
+    Item(4, "fact", "A reply of None is no error."),
+]
+PLAYBOOK = Policy(version=1, method=msgspec.to_builtins(Playbook(ITEMS, 5)))
+
+
+def _prompts_of_actors(made: Samples) -> dict[str, Prompt]:
+    return {
         "actor_12_skills": made.acting(ActorSpec(made.library(12))),
-        "actor_300_skills": made.acting(ActorSpec(made.library(300))),
-        "actor_notes": made.acting(OPO().agent(notes, made.task, made.env)),
-        "inducer_12_skills": made.inducing(12),
-        "inducer_300_skills": made.inducing(300),
         **{f"actor_wording_{n}": made.acting(ActorSpec(made.library(12)), n) for n in (1, 2, 3)},
+        "actor_notes": made.acting(OPO().agent(NOTES, made.task, made.env)),
+        "actor_playbook": made.acting(ACE().agent(PLAYBOOK, made.task, made.env)),
+        "actor_skill_folder": made.acting(SkillFolder().agent(made.policy(12), made.task, made.env)),
+    }
+
+
+def _prompts_of_inducers(made: Samples) -> dict[str, Prompt]:
+    return {
+        "inducer_listed_skills": made.inducing(150),
         **{f"inducer_wording_{n}": made.inducing(12, wording=n) for n in (1, 2, 3)},
         "inducer_after_overflow": made.inducing(12, sleep=2),
         "inducer_no_interpreter": made.inducing(0, interpreter="off"),
         "inducer_no_interpreter_12_skills": made.inducing(12, interpreter="off", on_limit="discard"),
-        "inducer_no_interpreter_300_skills": made.inducing(300, interpreter="off"),
-        "inducer_no_interpreter_after_overflow": made.inducing(12, sleep=2, interpreter="off"),
         "inducer_asi_style": made.inducing(12, prompt="asi_style"),
         "inducer_carried_history": made.inducing(12, carried=True),
         "inducer_no_interpreter_carried_history": made.inducing(12, carried=True, interpreter="off"),
         "inducer_detail": made.inducing(12, sees="detail"),
         "inducer_all_public": made.inducing(12, visibility="all_public"),
-        "optimizer": made.asked(OPO(), Policy(version=0)),
-        "optimizer_notes": made.asked(OPO(), notes),
-        "ace_reflector": made.asked(ACE(), ACE().initial()),
-        "ace_reflector_playbook": made.asked(ACE(), playbook),
-        "ace_curator": made.curator(playbook),
-        "actor_playbook": made.acting(ACE().agent(playbook, made.task, made.env)),
-        "actor_skill_folder": made.acting(SkillFolder().agent(made.policy(12), made.task, made.env)),
         "inducer_skill_folder": made.inducing(12, kind=SkillFolder),
         "inducer_skill_folder_no_interpreter": made.inducing(12, kind=SkillFolder, interpreter="off"),
+    }
+
+
+def _prompts_of_other_methods(made: Samples) -> dict[str, Prompt]:
+    return {
+        "optimizer": made.asked(OPO(), Policy(version=0)),
+        "optimizer_notes": made.asked(OPO(), NOTES),
+        "ace_reflector": made.asked(ACE(), ACE().initial()),
+        "ace_reflector_playbook": made.asked(ACE(), PLAYBOOK),
+        "ace_curator": made.curator(PLAYBOOK),
         "asi": made.asked(ASI(), Policy(version=0)),
         "asi_12_skills": made.asked(ASI(), made.policy(12)),
         "asi_free": made.asked(ASI(style="free"), made.policy(12)),
-        "asi_300_skills": made.asked(ASI(), made.policy(300)),
     }
-    if made.env.goals:
-        every = Samples(envs.make(name, view="all"), folder / "all")
-        found |= {
-            "actor_all_cells": every.acting(ActorSpec(bare)),
-            "voyager_programmer": made.programmer(0),
-            "voyager_programmer_12_skills": made.programmer(12),
-            "voyager_programmer_300_skills": made.programmer(300),
-            "voyager_programmer_retrieve_all": made.programmer(12, "all"),
-            "voyager_curriculum": made.curriculum(),
-            "voyager_critic": made.critic(),
-        }
-    return {f"{name}/{each}.txt": prompt.golden for each, prompt in found.items()}

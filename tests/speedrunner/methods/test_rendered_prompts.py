@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,15 @@ from tests.prompt_samples import NAMES, all_prompts
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "prompts"
 
-Rendered = Callable[[str], dict[str, str]]
-
-
-@pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    @cache
-    def rendered(name: str) -> dict[str, str]:
-        return all_prompts(name, tmp_path_factory.mktemp(name))
-
-    return rendered
-
 
 @pytest.mark.parametrize("name", NAMES)
 def test_prompts_read_as_their_golden_files(
-    name: str, rendered: Rendered, golden: Callable[[str, str], None]
+    name: str, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    for file, text in rendered(name).items():
+    prompts = all_prompts(name, tmp_path)
+    for file, text in prompts.items():
         golden(f"prompts/{file}", text)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_golden_file_belongs_to_a_prompt(name: str, rendered: Rendered) -> None:
-    assert {f"{name}/{file.name}" for file in (GOLDEN / name).iterdir()} == {*rendered(name)}
+    assert {f"{name}/{file.name}" for file in (GOLDEN / name).iterdir()} == prompts.keys()
 
 
 @pytest.mark.parametrize(
