@@ -1,4 +1,4 @@
-"""Methods that ask for all that the contract offers, for tests of what carries them out."""
+"""Methods that ask for what no bundled method does, for tests of what carries them out."""
 
 from __future__ import annotations
 
@@ -20,108 +20,39 @@ from speedrunner.methods import (
     Termination,
     TextEnv,
     Toolbox,
-    ToolCall,
-    ToolError,
-    ToolReply,
 )
 from speedrunner.methods.react import ReAct
 
 
-class Workshop:
-    """One episode of `Programming`: what its roles may call, and what came of it."""
+class Loading(ReAct):
+    """Loads skills during each episode, some of which cannot be loaded; the actor calls the others."""
 
-    def __init__(self, library: Library, context: EpisodeContext | None = None) -> None:
-        self.library = library
-        self.context = context
-        self.actor = Toolbox([self.program, self.rerun], self.give_up)
-
-    async def program(self, source: str) -> ToolReply:
-        """Write a program without parameters, and run it."""
-        assert self.context is not None
-        try:
-            tried = self.library.write(source, public=True, sleep=0)
-        except InvalidSkill as error:
-            raise ToolError(str(error)) from error
-        names = {each.name for each in tried.skills} - {each.name for each in self.library.skills}
-        if len(names) != 1:
-            raise ToolError("that is no new program")
-        (name,) = names
-        try:
-            await self.context.load(tried)
-        except InvalidSkill as error:
-            raise ToolError(str(error)) from error
-        reply = await self.rerun(name)
-        self.context.method_state.setdefault("accepted", [])
-        if reply.termination is None and await self._good(reply.text):
-            self.context.method_state["accepted"].append(source)
-            self.library = tried
-        else:
-            await self.context.load(self.library)
-        return reply
-
-    async def rerun(self, name: str) -> ToolReply:
-        """Run a program again."""
-        assert self.context is not None
-        return await self.context.execute(ToolCall(name, {}))
-
-    def give_up(self) -> str:
-        """End the episode."""
-        return "It is over."
-
-    async def _good(self, seen: str) -> bool:
-        assert self.context is not None
-        verdicts = []
-
-        def judge(success: bool) -> str:
-            """Say whether the program did what it should."""
-            verdicts.append(success)
-            return "Noted."
-
-        await self.context.run_agent("critic", [Message("user", seen)], Toolbox([], judge), 2)
-        return verdicts == [True]
-
-
-class Programming(Method):
-    """A curriculum names an aim, the actor pursues it by programs that it writes, a critic judges them.
-
-    Accepted programs can be called in the rest of the episode, and join the library in the sleep.
-    """
-
-    def initial(self) -> Policy:
-        """No programs, no aims."""
-        return Policy(version=0, method={"aims": []})
-
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """The aims so far as notes."""
-        notes = "".join(f"An earlier aim: {aim}\n" for aim in policy.method["aims"])
-        library = Library(env.primitives).of(policy)
-        return ActorSpec(library, notes, tuple(Workshop(library).actor.specs) if training else None)
+    def __init__(self) -> None:
+        super().__init__(train=True)
 
     async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
-        """Aim and program in training; what is held out is played by the ordinary actor."""
-        if not context.training:
-            return await context.act(spec)
+        """Load and play."""
+        library = context.library(policy).write(ONE_STEP, sleep=0)
+        await context.load(library)
+        try:
+            await context.load(library.write(UNLOADABLE, sleep=0))
+        except InvalidSkill as error:
+            context.method_state["refused"] = str(error)
+        return await context.act(ActorSpec(library))
 
-        def propose(aim: str) -> str:
-            """Name the next aim."""
-            context.method_state["aim"] = aim
-            return "Noted."
 
-        termination = await context.run_agent(
-            "curriculum", [Message("user", "What next?")], Toolbox([], propose), 2
-        )
-        if termination is not Termination.SUBMITTED:
-            return termination
-        return await context.act(spec, Workshop(context.library(policy), context).actor)
+ONE_STEP = 'def one_step() -> str:\n    """Walk one field."""\n    return walk(1)'
+UNLOADABLE = '''import enum
 
-    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Append the batch's programs."""
-        library, aims = tools.library(policy), list(policy.method["aims"])
-        for played in history.batch(history.batches()[-1]):
-            aims += [played.method_state["aim"]] if "aim" in played.method_state else []
-            for source in played.method_state.get("accepted", []):
-                library = library.write(source, public=True, sleep=tools.sleep)
-        return msgspec.structs.replace(library.policy(policy), method={"aims": aims})
+
+class Odd(enum.Enum):
+    A = 1
+    A = 2
+
+
+def odd() -> str:
+    """Name it."""
+    return Odd.A.name'''
 
 
 class Replaying(Method):

@@ -12,7 +12,6 @@ from jinja2 import UndefinedError
 import envs
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.rendering import render
-from speedrunner.library.library import Library
 from speedrunner.methods.ace import ACE
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.opo import OPO
@@ -41,18 +40,13 @@ def said(prompt: Prompt) -> str:
 
 
 @pytest.mark.parametrize("skills", [0, 1])
-def test_the_actor_reads_nothing_twice(skills: int, babyai: Samples) -> None:
-    everything = sentences(said(babyai.acting(ActorSpec(babyai.library(skills)))))
-    assert [each for each in set(everything) if everything.count(each) > 1] == []
-
-
-@pytest.mark.parametrize("interpreter", ["on", "off"])
-def test_the_inducer_reads_nothing_twice(interpreter: str, babyai: Samples) -> None:
-    prompt = babyai.inducing(3, interpreter=interpreter)
-    everything = sentences(
-        said(prompt).partition("## New episodes")[0] + "\n".join(t.doc for t in prompt.tools)
-    )
-    assert [each for each in set(everything) if everything.count(each) > 1] == []
+def test_actor_and_inducer_read_nothing_twice(skills: int, babyai: Samples) -> None:
+    prompts = [babyai.acting(ActorSpec(babyai.library(skills)))]
+    prompts += [babyai.inducing(3, interpreter=interpreter) for interpreter in ("on", "off")]
+    for prompt in prompts:
+        texts = [message["content"].partition("## New episodes")[0] for message in prompt.messages]
+        everything = sentences("\n".join([*texts, *(tool.doc for tool in prompt.tools)]))
+        assert [sentence for sentence in set(everything) if everything.count(sentence) > 1] == []
 
 
 @pytest.mark.parametrize("options", [{}, {"interpreter": "off"}, {"interpreter": "off", "sleep": 2}])
@@ -62,12 +56,6 @@ def test_sections_are_one_blank_line_apart(skills: int, options: dict[str, objec
         text = re.sub(r"```python\n.*?\n```", "...", message["content"], flags=re.DOTALL)
         assert text == text.strip()
         assert not re.search(r"[ \t]\n|\n\n\n", text)
-
-
-def test_skills_are_documented_in_the_actors_tools_and_not_in_its_messages(babyai: Samples) -> None:
-    prompt = babyai.acting(ActorSpec(babyai.library(2)))
-    assert not any("routine_" in message["content"] for message in prompt.messages)
-    assert [tool.name for tool in prompt.tools[-2:]] == ["routine_000", "routine_001"]
 
 
 @pytest.mark.parametrize("wording", range(4))
@@ -98,12 +86,6 @@ def test_the_inducer_reads_every_primitive_as_skills_call_it(name: str, tmp_path
     for primitive in samples.env.primitives:
         assert f"{primitive.name}{primitive.signature}: {primitive.doc}" in listed
         assert isinstance(primitive.signature, inspect.Signature)
-
-
-def test_notes_of_earlier_episodes_have_a_heading_in_the_actors_prompt(babyai: Samples) -> None:
-    spec = ActorSpec(Library(babyai.env.primitives), Policy(version=0, notes="Walls hurt.").notes)
-    system = spec.messages(babyai.env, babyai.opening)[0].content
-    assert system.endswith("\n\nNotes from earlier episodes:\n\nWalls hurt.")
 
 
 @pytest.mark.parametrize("name", NAMES)

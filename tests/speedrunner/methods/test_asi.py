@@ -91,14 +91,6 @@ class TestASession:
         assert first.task.endswith("Its successful calls:\n\n```python\nwalk(steps=9)\n```")
         assert "# stride(steps: int): Walk and look." in second.task
 
-    async def test_a_batch_without_a_success_teaches_nothing_and_the_sleep_says_so(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(inducer(STRIDE, actor=lambda request: call("walk", steps=9, direction="left")))
-        await run.play("method=asi", "run.rollouts=1", "run.test_episodes=0")
-        (sleep,) = run.data.sleeps
-        assert (sleep.error, sleep.edits, sleep.agents) == ("no successful episode to learn from", [], [])
-
 
 class TestWhatDoesNotFit:
     @pytest.mark.parametrize(("overflow", "names"), [("skip", ["stride"]), ("discard", [])])

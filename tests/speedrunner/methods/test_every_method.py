@@ -133,7 +133,7 @@ async def test_a_batch_without_a_success(corridor: Runs, method: str) -> None:
     await run.play("run.rollouts=2", "run.test_episodes=0")
     assert run.data.policies.load(1).skills == ()
     (sleep,) = run.data.sleeps
-    assert (sleep.agents, sleep.edits) == ([], [])
+    assert (sleep.error, sleep.agents, sleep.edits) == ("no successful episode to learn from", [], [])
 
 
 @pytest.mark.parametrize("method", LLM_SLEEPS)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from serving.model_config import Role, Roles
 from speedrunner.methods.method_base import UnfitEnvironment
 from speedrunner.methods.method_registry import make
 from speedrunner.runs.verification.policy_check import check_policies
@@ -194,16 +195,20 @@ class TestAProgramThatDoesNotDo:
 
 
 class TestACurriculumThatNamesNothing:
-    async def test_leaves_the_task_itself_as_the_objective(self, corridor: Runs) -> None:
+    @pytest.mark.parametrize(("most", "tries"), [(None, 3), (1, 1)])
+    async def test_leaves_the_task_itself_as_the_objective_after_the_models_or_the_methods_tries(
+        self, corridor: Runs, most: int | None, tries: int
+    ) -> None:
         def mute(request: Request) -> Answer:
             return say("Hm.") if "propose_objective" in request.tools else roles(pupil)(request)
 
-        run = corridor(mute, RACETRACK, *SHORT)
+        settings = Roles(Role(string_tokens=400), Role(string_tokens=400, max_calls=most))
+        run = corridor(mute, RACETRACK, *SHORT, roles=settings)
         await run.play("method=voyager")
         (played,) = run.data.trajectories()
         asked = [each for each in run.server.requests if "run_program" in each.tools]
         assert "Your task: Walk to the flag." in asked[0].task
-        assert [turn.role for turn in played.turns[:4]] == ["curriculum"] * 3 + ["programmer"]
+        assert [turn.role for turn in played.turns[: tries + 1]] == ["curriculum"] * tries + ["programmer"]
         assert played.termination is Termination.SUCCESS
 
 
