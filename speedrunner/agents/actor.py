@@ -207,8 +207,8 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
     node = executed.node
     parts = []
     if node.error is not None:
-        told, _, _ = node.error.partition(f"\n{TRACEBACK}\n")
-        parts.append(_cut(f"Error: {told}", limit_chars))
+        error, _, _ = node.error.partition(f"\n{TRACEBACK}\n")
+        parts.append(_cut(f"Error: {error}", limit_chars))
         if (done := _describe_progress(node)) is not None:
             parts.append(_cut(done, limit_chars))
     elif node.result is not None or executed.observation is None:
@@ -222,12 +222,12 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
 
 def _describe_progress(node: CallNode) -> str | None:
     """Return what a failed skill did before its error; `None` if it called no primitive."""
-    calls = [each for each in node.below() if each.kind == "primitive" and each.error is None]
+    calls = [call for call in node.below() if call.kind == "primitive" and call.error is None]
     if not calls:
         return None
-    omitted = any(each.omitted for each in (node, *node.below()))
+    omitted = any(call.omitted for call in (node, *node.below()))
     count = f"{'at least ' * omitted}{len(calls)} primitive call{'s' * (len(calls) != 1)}"
-    last = ", ".join(merge_repeats(write_call(each.name, each.arguments) for each in calls)[-DONE_SHOWN:])
+    last = ", ".join(merge_repeats(write_call(call.name, call.arguments) for call in calls)[-DONE_SHOWN:])
     calls_shown = "the last recorded calls" if omitted else "the last calls"
     return f"Before that it made {count} ({node.actions} actions); {calls_shown}: {last}"
 

@@ -189,7 +189,7 @@ class EpisodeContext:
     def _tools(self, toolbox: Toolbox, role: str) -> Execute:
         """Return the function that runs a role's calls: the toolbox its own tools, the world all others."""
         most = self._actor.model(role).model_config.role(role).string_tokens
-        own = {each.name for each in toolbox.specs}
+        own = {tool.name for tool in toolbox.specs}
 
         async def execute(call: ToolCall) -> ToolReply:
             return await (toolbox.execute(call, most) if call.name in own else self.execute(call))

@@ -52,7 +52,9 @@ def opening(trajectory: Json) -> str:
     """Return the task as the actor was shown it."""
     turns = trajectory["turns"]
     return (
-        "\n".join(each["content"] for each in turns[0]["messages"] if each["role"] == "user") if turns else ""
+        "\n".join(message["content"] for message in turns[0]["messages"] if message["role"] == "user")
+        if turns
+        else ""
     )
 
 
@@ -104,11 +106,11 @@ def summarize_sleep(record: Json) -> Json:
     return {
         "sleep": record["sleep"],
         "rollouts": record["rollouts"],
-        "accepted": [f"{each['action']} {each['name']}" for each in edits if each["error"] is None],
+        "accepted": [f"{edit['action']} {edit['name']}" for edit in edits if edit["error"] is None],
         "refused": [
-            {name: each[name] for name in ("action", "name", "error")}
-            for each in edits
-            if each["error"] is not None
+            {name: edit[name] for name in ("action", "name", "error")}
+            for edit in edits
+            if edit["error"] is not None
         ],
         "error": record["error"],
         "summary": said[-1] if said else "",
@@ -144,7 +146,7 @@ def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
     yield pad + made
     for text, run in itertools.groupby(call["calls"], key=_silent):
         if text is not None:
-            yield from (f"{pad}  {each}" for each in merge_repeats(text for _ in run))
+            yield from (f"{pad}  {line}" for line in merge_repeats(text for _ in run))
         else:
             for below in run:
                 yield from call_lines(below, indent + 1)
@@ -155,7 +157,7 @@ def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
 
 def write_call(name: str, arguments: Json) -> str:
     """Return a call in Python syntax."""
-    return f"{name}({', '.join(f'{each}={value!r}' for each, value in arguments.items())})"
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def merge_repeats(texts: Iterable[str]) -> list[str]:
@@ -184,7 +186,7 @@ def _replies(turns: list[Json]) -> list[str]:
     replies = []
     for turn in reversed(turns):
         replies.append(told.get(turn["conversation"], ""))
-        told[turn["conversation"]] = "\n".join(each["content"] for each in turn["messages"])
+        told[turn["conversation"]] = "\n".join(message["content"] for message in turn["messages"])
     return replies[::-1]
 
 

@@ -40,7 +40,12 @@ _IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assig
 
 
 def problems_of(
-    each: Definition, known: Collection[str], primitives: Collection[str], types: Types, *, is_tool: bool
+    definition: Definition,
+    known: Collection[str],
+    primitives: Collection[str],
+    types: Types,
+    *,
+    is_tool: bool,
 ) -> Iterator[Problem]:
     """Yield the problems of a definition in a module.
 
@@ -50,27 +55,28 @@ def problems_of(
         types: the module's types.
         is_tool: whether the actor is to call it.
     """
-    node = each.tree
-    yield from _naming_problems(each, primitives)
+    node = definition.tree
+    yield from _naming_problems(definition, primitives)
     match node:
         case ast.FunctionDef():
-            yield from _function_problems(node, each.source)
-            yield from read_signature(node.args, types, each.source.split("\n"), is_tool=is_tool)[1]
+            yield from _function_problems(node, definition.source)
+            yield from read_signature(node.args, types, definition.source.split("\n"), is_tool=is_tool)[1]
         case ast.ClassDef():
             yield from _class_problems(node)
-        case ast.Assign(value=value) | ast.AnnAssign(value=value) if each.name and not is_literal(value):
-            yield Problem(1, f"the constant {each.name} must be a literal value")
-    if isinstance(node, ast.Assign) and not each.name:
+        case ast.Assign(value=value) | ast.AnnAssign(value=value):
+            if definition.name and not is_literal(value):
+                yield Problem(1, f"the constant {definition.name} must be a literal value")
+    if isinstance(node, ast.Assign) and not definition.name:
         yield Problem(1, "assign each constant in a separate statement, to one name")
-    elif not each.name:
+    elif not definition.name:
         yield Problem(1, "only imports, constants, classes and functions are allowed at the top level")
-    yield from _code_problems(node, each)
-    yield from _scope_problems(each, known, primitives)
+    yield from _code_problems(node, definition)
+    yield from _scope_problems(definition, known, primitives)
 
 
-def _naming_problems(each: Definition, primitives: Collection[str]) -> Iterator[Problem]:
-    name, size = each.name, len(each.source)
-    what, limit = (f"the class {name}", CLASS_LIMIT) if each.kind == "class" else (name, SOURCE_LIMIT)
+def _naming_problems(definition: Definition, primitives: Collection[str]) -> Iterator[Problem]:
+    name, kind, size = definition.name, definition.kind, len(definition.source)
+    what, limit = (f"the class {name}", CLASS_LIMIT) if kind == "class" else (name, SOURCE_LIMIT)
     if size > limit:
         yield Problem(1, f"{what} has {size} characters; {limit} are allowed")
     taken = {
@@ -81,9 +87,9 @@ def _naming_problems(each: Definition, primitives: Collection[str]) -> Iterator[
     for what, names in taken.items():
         if name in names:
             yield Problem(1, f"{name} is already {what}; choose another name")
-    if each.kind != "function" and name.startswith("__"):
+    if kind != "function" and name.startswith("__"):
         yield Problem(1, f"{name} is reserved by Python; choose another name")
-    if each.kind == "function" and not (name.isascii() and len(name) <= NAME_LIMIT and name[:2] != "__"):
+    if kind == "function" and not (name.isascii() and len(name) <= NAME_LIMIT and name[:2] != "__"):
         allowed = f"at most {NAME_LIMIT} ASCII characters, not beginning with __"
         yield Problem(1, f"{name!r} cannot name a skill: {allowed}")
 
@@ -109,13 +115,13 @@ def _class_problems(node: ast.ClassDef) -> Iterator[Problem]:
     for keyword in node.keywords:
         if keyword.arg != "total" or not isinstance(keyword.value, ast.Constant):
             yield Problem(keyword.lineno, "the only keyword that a class can have is the total of TypedDict")
-    for each in node.body:
-        is_doc = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
-        if not is_doc and not isinstance(each, _IN_CLASSES):
-            yield Problem(each.lineno, "a class can contain only fields and methods")
+    for statement in node.body:
+        is_doc = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not is_doc and not isinstance(statement, _IN_CLASSES):
+            yield Problem(statement.lineno, "a class can contain only fields and methods")
 
 
-def _code_problems(whole: ast.stmt, each: Definition) -> Iterator[Problem]:
+def _code_problems(whole: ast.stmt, definition: Definition) -> Iterator[Problem]:
     for node in ast.walk(whole):
         match node:
             case ast.Import() | ast.ImportFrom():
@@ -124,12 +130,13 @@ def _code_problems(whole: ast.stmt, each: Definition) -> Iterator[Problem]:
                 yield Problem(node.lineno, "global is not allowed; pass values as arguments and return them")
             case ast.AsyncFunctionDef() | ast.AsyncFor() | ast.AsyncWith() | ast.Await():
                 yield Problem(node.lineno, "async code is not allowed in a skill; use plain def")
-            case ast.Name(id=name, ctx=ast.Del()) if name not in each.names.binds:
-                yield Problem(node.lineno, f"{name} cannot be deleted: {each.name} assigns no such variable")
+            case ast.Name(id=name, ctx=ast.Del()) if name not in definition.names.binds:
+                why = f"{definition.name} assigns no such variable"
+                yield Problem(node.lineno, f"{name} cannot be deleted: {why}")
 
 
 def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    names = [each.name for each in node.names]
+    names = [alias.name for alias in node.names]
     modules = names if isinstance(node, ast.Import) else ["." * node.level + (node.module or "")]
     for module in modules:
         if module not in ALLOWED_MODULES:
@@ -146,9 +153,9 @@ def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def _scope_problems(
-    each: Definition, known: Collection[str], primitives: Collection[str]
+    definition: Definition, known: Collection[str], primitives: Collection[str]
 ) -> Iterator[Problem]:
-    reads, binds, _ = each.names
+    reads, binds, _ = definition.names
     for name in binds.keys() & primitives:
         yield Problem(binds[name], f"{name} is already a primitive; choose another name")
     unknown: dict[str, int] = {}

@@ -70,7 +70,7 @@ class _Walk(checker.Checker):  # type: ignore[misc]
         """Record a bound name, unless it is a builtin or a definition's own name."""
         scopes = self.scopeStack
         if isinstance(value, checker.NamedExprAssignment):
-            scopes = [each for each in scopes if not isinstance(each, checker.ComprehensionScope)]
+            scopes = [scope for scope in scopes if not isinstance(scope, checker.ComprehensionScope)]
         if isinstance(scopes[-1], checker.ModuleScope):
             return
         scopes[-1][value.name] = value
@@ -81,7 +81,7 @@ class _Walk(checker.Checker):  # type: ignore[misc]
     def handleAnnotation(self, annotation: Any, node: Any) -> None:
         """Record the names in an annotation, which is never evaluated."""
         if annotation is not None:
-            self.names.mentions.update(each.id for each in ast.walk(annotation) if isinstance(each, ast.Name))
+            self.names.mentions.update(name.id for name in ast.walk(annotation) if isinstance(name, ast.Name))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Definition:
         """
         reads, binds, _ = self.names
         lines = [line.encode() for line in self.source.split("\n")]
-        for _, line, column in sorted((each for each in reads if each[0] == old), reverse=True):
+        for _, line, column in sorted((read for read in reads if read[0] == old), reverse=True):
             rest = lines[line - 1][column + len(old.encode()) :]  # from right to left within a line
             lines[line - 1] = lines[line - 1][:column] + new.encode() + rest
         source = b"\n".join(lines).decode(errors="replace")
@@ -159,8 +159,8 @@ def check_size(source: str) -> None:
 def tidy_source(source: str) -> str:
     """Return a text with uniform line ends and without common indentation."""
     text = source.replace("\r\n", "\n").replace("\r", "\n")
-    found = re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*([^\S\n]+)[^\s#]", text)
-    return re.sub(f"(?m)^{re.escape(found[1])}", "", text) if found else text
+    indented = re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*([^\S\n]+)[^\s#]", text)
+    return re.sub(f"(?m)^{re.escape(indented[1])}", "", text) if indented else text
 
 
 def parse_source(source: str) -> ast.Module:
@@ -179,7 +179,7 @@ def parse_source(source: str) -> ast.Module:
             if isinstance(value, ast.AST):
                 waiting.append((value, line, depth))
             elif isinstance(value, list):
-                waiting += [(each, line, depth) for each in value if isinstance(each, ast.AST)]
+                waiting += [(child, line, depth) for child in value if isinstance(child, ast.AST)]
     return tree
 
 
@@ -203,7 +203,7 @@ def read_text(source: str) -> list[Definition]:
     check_size(source)
     source = tidy_source(source)
     lines, body = source.split("\n"), parse_source(source).body
-    return [each for statement in body for each in _definitions(statement, lines)]
+    return [definition for statement in body for definition in _definitions(statement, lines)]
 
 
 @lru_cache(maxsize=64)
@@ -215,7 +215,7 @@ def read_module(source: str) -> tuple[Definition, ...]:
 def function_names(source: str) -> list[str]:
     """Return the names of the functions in a text if it can be parsed; it may be invalid otherwise."""
     try:
-        names = [each.name for each in read_text(source) if each.kind == "function"]
+        names = [definition.name for definition in read_text(source) if definition.kind == "function"]
     except InvalidSkill:
         names = re.findall(r"(?m)^(?:async\s+)?def\s+(\w+)", tidy_source(source))
     return list(dict.fromkeys(names))
@@ -226,19 +226,19 @@ def module_text(definitions: Iterable[Definition]) -> str:
     is neither."""
     lines: dict[str, list[str]] = {"import": [], "constant": []}
     blocks: list[str] = []
-    for each in definitions:
-        lines.get(each.kind, blocks).append(each.source)
+    for definition in definitions:
+        lines.get(definition.kind, blocks).append(definition.source)
     head = "\n\n".join([HEADER, *("\n".join(group) for group in lines.values() if group)])
     return _GAP.join([head, *blocks]) + "\n" if blocks else ""
 
 
 def find_dependencies(name: str, named: Mapping[str, Definition]) -> set[str]:
     """Return a definition and all those of `named` that it uses, directly or indirectly."""
-    found, waiting = set[str](), [name]
+    needed, waiting = set[str](), [name]
     while waiting:
-        found.add(one := waiting.pop())
-        waiting += [each for each in named if each not in found and named[one].mentions(each)]
-    return found
+        needed.add(one := waiting.pop())
+        waiting += [other for other in named if other not in needed and named[one].mentions(other)]
+    return needed
 
 
 def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
@@ -246,21 +246,22 @@ def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, 
 
     A class comes after those that it mentions, if possible.
     """
-    used = [each for each in definitions if each.kind == "function"]
-    rest = {each for each in definitions if each.kind != "function"}
-    while more := {each for each in rest if any(user.mentions(each.name) for user in used)}:
+    used = [definition for definition in definitions if definition.kind == "function"]
+    rest = {definition for definition in definitions if definition.kind != "function"}
+    while more := {definition for definition in rest if any(user.mentions(definition.name) for user in used)}:
         rest -= more
         used += more
-    kept = [each for each in definitions if each not in rest]
+    kept = [definition for definition in definitions if definition not in rest]
+    kinds: tuple[str, ...] = ("import", "constant", "class", "function")
     imports, constants, classes, functions = (
-        [each for each in kept if each.kind == kind] for kind in ("import", "constant", "class", "function")
+        [definition for definition in kept if definition.kind == kind] for kind in kinds
     )
     needs = {
-        each: [other for other in classes if other != each and each.mentions(other.name)] for each in classes
+        one: [other for other in classes if other != one and one.mentions(other.name)] for one in classes
     }
     with suppress(CycleError):  # loading the module shows whether the order is right
         classes = list(TopologicalSorter(needs).static_order())
-    imports.sort(key=lambda each: each.source)
+    imports.sort(key=lambda definition: definition.source)
     return (*imports, *constants, *classes, *functions)
 
 
@@ -297,7 +298,7 @@ def text_of(node: ast.stmt | ast.expr, lines: list[str]) -> str:
 def _first_line(node: ast.stmt | ast.expr) -> int:
     """Return the first line of a statement, with its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min(each.lineno for each in (node, *decorators))
+    return min(part.lineno for part in (node, *decorators))
 
 
 @contextmanager

@@ -377,12 +377,12 @@ class Library:
             skills[name] = old
         edited = replace(edited, skills=tuple(skills.values()))
 
-        found = {
+        problems = {
             Problem(definition.line + line - 1, why)
             for definition in text
             for line, why in edited._problems(definition)
         }
-        lines = [f"line {line}: {why}" for line, why in sorted(found.union(clashes))]
+        lines = [f"line {line}: {why}" for line, why in sorted(problems.union(clashes))]
         written = set(text)
         others = [one for one in edited.definitions if one.name in changed and one not in written]
         refuse(lines + edited._list_problems(others))

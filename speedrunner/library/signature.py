@@ -42,12 +42,12 @@ class Types:
 
     def of(self, annotation: ast.expr) -> Any:
         """Return the type of an annotation. Raises `Unsupported`."""
-        found = self._type(annotation, ())
+        kind = self._type(annotation, ())
         try:
-            _tool(found, None)
+            _tool(kind, None)
         except InvalidTool as error:
             raise Unsupported(str(error).partition(": ")[2].partition(";")[0]) from None
-        return found
+        return kind
 
     def _type(self, annotation: ast.expr, within: tuple[str, ...]) -> Any:
         match annotation:
@@ -70,7 +70,7 @@ class Types:
             raise Unsupported(f"its type is nested more than {NESTING_LIMIT} levels deep")
         if name not in self._made:
             node, inside = self._classes[name], (*within, name)
-            bases = [self._base(each, inside) for each in node.bases]
+            bases = [self._base(base, inside) for base in node.bases]
             if not bases:
                 raise Unsupported(f"{name} is not a TypedDict")
             fields = {
@@ -79,7 +79,7 @@ class Types:
                 if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
             }
             space = {"__annotations__": fields, "__doc__": ast.get_docstring(node)}
-            values = {each.arg: each.value for each in node.keywords}
+            values = {keyword.arg: keyword.value for keyword in node.keywords}
             total = values.get("total", ast.Constant(True))
             options = {"total": isinstance(total, ast.Constant) and bool(total.value)}
             try:
@@ -126,28 +126,29 @@ def read_signature(
     ordinary = [*given.posonlyargs, *given.args]
     defaults = [*[None] * (len(ordinary) - len(given.defaults)), *given.defaults, *given.kw_defaults]
     parameters = []
-    for each, default in zip([*ordinary, *given.kwonlyargs], defaults, strict=True):
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if each in ordinary else inspect.Parameter.KEYWORD_ONLY
-        parameter = inspect.Parameter(each.arg, kind)
-        if each.annotation is None:
+    for argument, default in zip([*ordinary, *given.kwonlyargs], defaults, strict=True):
+        parameter = inspect.Parameter(argument.arg, inspect.Parameter.KEYWORD_ONLY)
+        if argument in ordinary:
+            parameter = parameter.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if argument.annotation is None:
             if is_tool:
-                report(each, f"the parameter {each.arg} needs a type: {SUPPORTED} are allowed")
+                report(argument, f"the parameter {argument.arg} needs a type: {SUPPORTED} are allowed")
         else:
             try:
-                parameter = parameter.replace(annotation=types.of(each.annotation))
+                parameter = parameter.replace(annotation=types.of(argument.annotation))
             except Unsupported as error:
-                parameter = parameter.replace(annotation=Untold(_shorten(each.annotation, lines)))
+                parameter = parameter.replace(annotation=Untold(_shorten(argument.annotation, lines)))
                 why = f"{parameter.annotation} ({error})" if str(error) else parameter.annotation
                 if is_tool:
-                    report(each, f"the parameter {each.arg} cannot be {why}: {SUPPORTED} are allowed")
+                    report(argument, f"the parameter {argument.arg} cannot be {why}: {SUPPORTED} are allowed")
         if default is not None:
             value = ast.literal_eval(default) if is_literal(default) else None
             parameter = parameter.replace(default=value)
             if not is_literal(default):
-                report(default, f"the default of {each.arg} must be a literal value")
+                report(default, f"the default of {argument.arg} must be a literal value")
             elif not _fits(parameter):
                 written = _shorten(default, lines)
-                report(default, f"the default of {each.arg} cannot be {written}: use its type or None")
+                report(default, f"the default of {argument.arg} cannot be {written}: use its type or None")
         parameters.append(parameter)
     return inspect.Signature(parameters), problems
 
@@ -155,10 +156,10 @@ def read_signature(
 def is_from(module: str, name: str, node: ast.expr) -> bool:
     """Return whether an expression refers to a name of a module, with or without the module's prefix."""
     match node:
-        case ast.Name(id=found):
-            return found == name
-        case ast.Attribute(value=ast.Name(id=owner), attr=found):
-            return (owner, found) == (module, name)
+        case ast.Name(id=attribute):
+            return attribute == name
+        case ast.Attribute(value=ast.Name(id=owner), attr=attribute):
+            return (owner, attribute) == (module, name)
     return False
 
 
@@ -168,8 +169,8 @@ def is_literal(node: ast.expr | None) -> bool:
         ast.literal_eval(node or "")
     except (ValueError, TypeError, SyntaxError, MemoryError):
         return False
-    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant)) if node else ()
-    return all(is_text(each) for each in texts if isinstance(each, str))
+    constants = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant)) if node else ()
+    return all(is_text(value) for value in constants if isinstance(value, str))
 
 
 def is_text(value: str) -> bool:

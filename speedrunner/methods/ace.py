@@ -66,31 +66,31 @@ class Playbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return it with the counters of these items increased by one episode."""
         items = [
             msgspec.structs.replace(
-                each,
-                helpful=each.helpful + (each.number in helpful),
-                harmful=each.harmful + (each.number in harmful),
+                item,
+                helpful=item.helpful + (item.number in helpful),
+                harmful=item.harmful + (item.number in harmful),
             )
-            for each in self.items
+            for item in self.items
         ]
         return Playbook(items, self.next)
 
     def change(self, remove: list[int], add: list[Addition]) -> Playbook:
         """Return it without some items and with new ones, whose counters begin at 0. Raises `ToolError`."""
         self.check_numbers(remove)
-        items = [each for each in self.items if each.number not in remove]
+        items = [item for item in self.items if item.number not in remove]
         number = self.next
-        for each in add:
-            text = " ".join(each["text"].split())
+        for addition in add:
+            text = " ".join(addition["text"].split())
             if not text:
                 raise ToolError("an item to add has no text")
             if text not in [item.text for item in items]:
-                items.append(Item(number, each["section"], text))
+                items.append(Item(number, addition["section"], text))
                 number += 1
         return Playbook(items, number)
 
     def check_numbers(self, numbers: list[int]) -> None:
         """Raise `ToolError` if one of these numbers is no item's."""
-        if unknown := sorted({*numbers} - {each.number for each in self.items}):
+        if unknown := sorted({*numbers} - {item.number for item in self.items}):
             raise ToolError(f"the playbook has no item {', '.join(map(str, unknown))}")
 
 
@@ -127,7 +127,7 @@ class ACE(Method):
         """
         playbook = before = decode_playbook(policy)
         for played in newest_batch(history):
-            read = Playbook([each for each in playbook.items if each.number < before.next])
+            read = Playbook([item for item in playbook.items if item.number < before.next])
             playbook, lessons = await self._reflect(playbook, read, trajectory_text(played), tools)
             if lessons:
                 playbook = await self._curate(playbook, lessons, tools)
@@ -141,20 +141,20 @@ class ACE(Method):
         Args:
             read: the items that the actor had read.
         """
-        counted, found = playbook, ""
+        counted, learned = playbook, ""
 
         def report_lessons(lessons: str, helpful: list[int], harmful: list[int]) -> str:
             """Report what the episode teaches. `helpful` and `harmful` are the numbers of the playbook's
             items that helped or harmed the actor in this episode."""
-            nonlocal counted, found
+            nonlocal counted, learned
             if not lessons.strip():
                 raise ToolError("the lessons are empty")
             read.check_numbers([*helpful, *harmful])
-            counted, found = playbook.count(helpful, harmful), lessons.strip()
+            counted, learned = playbook.count(helpful, harmful), lessons.strip()
             return "The lessons were passed on."
 
         await self._ask("reflector", report_lessons, tools, playbook=read.text, episode=episode)
-        return counted, found
+        return counted, learned
 
     async def _curate(self, playbook: Playbook, lessons: str, tools: SleepTools) -> Playbook:
         """Return the playbook that the curator made of it."""
@@ -164,13 +164,13 @@ class ACE(Method):
         def change_playbook(remove: list[int], add: list[Addition]) -> str:
             """Remove the items with these numbers, then add new items. Both lists can be empty."""
             nonlocal changed
-            found = playbook.change(remove, add)
-            if add and (tokens := count(found.text)) > most:
+            edited = playbook.change(remove, add)
+            if add and (tokens := count(edited.text)) > most:
                 raise ToolError(
                     f"nothing was changed: the playbook would have {tokens:,} tokens, and it can have at most"
                     f" {most:,}. Remove more items, or add fewer or shorter ones"
                 )
-            changed = found
+            changed = edited
             return "The playbook was changed."
 
         await self._ask(

@@ -62,13 +62,13 @@ def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Tra
             score above 0 and at least the batch's median. With scores of only 0 or 1, both rules are the
             same.
     """
-    scores = [each.outcome.score for each in batch if each.outcome is not None]
+    scores = [played.outcome.score for played in batch if played.outcome is not None]
     bar = statistics.median(scores) if scores else 0.0
     return [
-        each
-        for each in batch
-        if each.outcome is not None
-        and (each.outcome.success or (rule == "better_half" and 0 < each.outcome.score >= bar))
+        played
+        for played in batch
+        if played.outcome is not None
+        and (played.outcome.success or (rule == "better_half" and 0 < played.outcome.score >= bar))
     ]
 
 
@@ -79,14 +79,18 @@ def find_excess(library: Library, source: str) -> dict[str, str]:
         written = read_text(source)
     except InvalidSkill:
         return {}
-    known = {*library.by_name, *(each.name for each in library.primitives), *function_names(source)}
-    found = {each.name: f"{each.name} is a class" for each in written if isinstance(each.head, ast.ClassDef)}
-    for each in written:
-        node = each.tree
+    known = {*library.by_name, *(primitive.name for primitive in library.primitives), *function_names(source)}
+    excess = {
+        definition.name: f"{definition.name} is a class"
+        for definition in written
+        if isinstance(definition.head, ast.ClassDef)
+    }
+    for definition in written:
+        node = definition.tree
         if not isinstance(node, ast.FunctionDef):
             continue
         lines = sum(len(ast.unparse(statement).split("\n")) for statement in node.body[1:])
-        reads = [(line, column) for name, line, column in each.names.reads if name in known]
+        reads = [(line, column) for name, line, column in definition.names.reads if name in known]
         called = {
             (call.func.lineno, call.func.col_offset) for call in ast.walk(node) if isinstance(call, ast.Call)
         }
@@ -97,8 +101,8 @@ def find_excess(library: Library, source: str) -> dict[str, str]:
         if not called.issuperset(reads):
             why.append("primitives or skills that it does not call where it names them")
         if why:
-            found[each.name] = f"{each.name} has {' and '.join(why)}"
-    return found
+            excess[definition.name] = f"{definition.name} has {' and '.join(why)}"
+    return excess
 
 
 async def append_skills(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
@@ -115,20 +119,20 @@ async def append_skills(library: Library, source: str, sleep: int) -> tuple[Libr
         text = read_text(source)
     except InvalidSkill as error:
         return library, [Edit("write", name, str(error)) for name in function_names(source) or ["(none)"]]
-    named = {each.name: each for each in text if each.kind != "other"}
-    functions = [name for name, each in named.items() if each.kind == "function"]
+    named = {definition.name: definition for definition in text if definition.kind != "other"}
+    functions = [name for name, definition in named.items() if definition.kind == "function"]
     edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
     needs = {name: find_dependencies(name, named) for name in functions}
     for name in sorted(set(functions) - library.named.keys(), key=lambda name: (len(needs[name]), name)):
         if name in library.named:  # it was added together with another function
             continue
-        there = {each for each in needs[name] if each in functions and each in library.named}
+        there = {need for need in needs[name] if need in functions and need in library.named}
         group = needs[name] - there
-        names = ", ".join(each for each in functions if each in group)
-        text_of_group = "\n\n\n".join(each.source for each in text if each.name in group)
+        names = ", ".join(function for function in functions if function in group)
+        text_of_group = "\n\n\n".join(definition.source for definition in text if definition.name in group)
         edit = Edit("write", names, source=text_of_group, public=True)
         try:
-            if other := [each for each in sorted(there) if library.named[each] != named[each]]:
+            if other := [need for need in sorted(there) if library.named[need] != named[need]]:
                 raise InvalidSkill(f"{name} needs {', '.join(other)}: {TAKEN}")
             grown = library.apply(edit, sleep=sleep)
             await grown.check_loading()
@@ -174,7 +178,7 @@ class ASI(Method):
             tools.fell_short("no successful episode to learn from")
         for played in successful:
             proposed = await self._propose(library, played, tools)
-            overflowed = any(each.termination is Termination.CONTEXT_OVERFLOW for each in tools.agents)
+            overflowed = any(agent.termination is Termination.CONTEXT_OVERFLOW for agent in tools.agents)
             if overflowed and self.overflow == "discard":
                 tools.take_back("another episode of the batch overflowed the context")
                 return policy
@@ -281,7 +285,7 @@ class ASIReplay(ASI):
 def _successful_calls(played: Trajectory) -> list[str]:
     """Return the actor's calls of primitives and skills that did not fail, without what they returned."""
     ran = [turn.executed for turn in played.turns if turn.executed is not None]
-    return [write_call(each.name, each.arguments) for each in ran if each.kind != "tool" and not each.failed]
+    return [write_call(call.name, call.arguments) for call in ran if call.kind != "tool" and not call.failed]
 
 
 def _without(library: Library, names: set[str]) -> Library:

@@ -337,7 +337,7 @@ def newest_batch(history: History) -> list[Trajectory]:
     """Return the newest batch's scored episodes; an infrastructure error says nothing about a method."""
     batches = history.batches()
     played = history.batch(batches[-1]) if batches else []
-    return [each for each in played if each.outcome is not None]
+    return [episode for episode in played if episode.outcome is not None]
 
 
 def check_returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:

@@ -72,6 +72,6 @@ class OPO(Method):
     def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
         role = tools.model.model_config.role("optimizer")
         system = prose_system("opo/system", tools.env, tools.limits, string_tokens=role.string_tokens)
-        texts = [trajectory_text(each) for each in batch]
+        texts = [trajectory_text(episode) for episode in batch]
         user = render(__package__, "opo/user", notes=policy.notes, texts=texts)
         return [Message("system", system), Message("user", user)]

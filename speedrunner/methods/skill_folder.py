@@ -30,7 +30,7 @@ def make_reader(library: Library) -> Tool:
         """Read the code of a skill, with everything that it uses. `name` is its name in the list."""
         return library.excerpt(name)
 
-    read_skill.__annotations__["name"] = Literal[tuple(each.name for each in library.public)]
+    read_skill.__annotations__["name"] = Literal[tuple(skill.name for skill in library.public)]
     return read_skill
 
 
@@ -44,7 +44,7 @@ class SkillFolder(SpeedRunner):
         library = super().agent(policy, task, env, training=training).library
         if not library.public:
             return ActorSpec(library, runs_skills=False)
-        skills = [library.entry(each.name) for each in library.public]
+        skills = [library.entry(skill.name) for skill in library.public]
         return ActorSpec(
             library,
             tools=(*Library(env.primitives).tools(), *Toolbox([make_reader(library)]).specs),

@@ -50,7 +50,7 @@ class Draft:
     def list_skills(self, first: int = 0) -> str:
         """List the skills of the draft with their parameters and the functions that they call. `first` is the
         number of the first skill to list, counted from 0."""
-        return self._page([each.name for each in self.library.skills], self._line, first, "first")
+        return self._page([skill.name for skill in self.library.skills], self._line, first, "first")
 
     def show_skill(self, name: str, from_line: int = 0) -> str:
         """Show the source of a skill, or of a shared constant or class, and the skills that use it.
@@ -87,7 +87,7 @@ class Draft:
 
     async def _write(self, source: str, public: bool | None) -> str:
         names, known = function_names(source), self.library.by_name
-        done = ", ".join(f"{each} was {'replaced' if each in known else 'added'}" for each in names)
+        done = ", ".join(f"{name} was {'replaced' if name in known else 'added'}" for name in names)
         return await self._edit(Edit("write", ", ".join(names), source=source, public=public), done)
 
     async def _edit(self, edit: Edit, done: str) -> str:

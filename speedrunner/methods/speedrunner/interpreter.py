@@ -62,7 +62,9 @@ class Interpreter(CodeSession):
         super().__init__(
             sandbox,
             mounts=folders,
-            bootstrap=_BOOTSTRAP.format(sources=sources, primitives=[each.name for each in primitives]),
+            bootstrap=_BOOTSTRAP.format(
+                sources=sources, primitives=[primitive.name for primitive in primitives]
+            ),
             output_chars=output_chars,
         )
         self._draft = draft

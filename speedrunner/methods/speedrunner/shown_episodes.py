@@ -34,7 +34,7 @@ def select_episodes(
 
     Each episode gets an equal share of the room; shorter episodes leave the rest of theirs to the others.
     """
-    wholes = [trajectory_text(each) for each in batch]
+    wholes = [trajectory_text(episode) for episode in batch]
     tokens = [count_tokens(text) for text in wholes]
     rooms = dict(enumerate(tokens))
     left = room_tokens
@@ -62,7 +62,7 @@ def _leave_out_middle(episode: Trajectory, room_tokens: int, count_tokens: Count
         gap = f"[turns {first + 1} to {len(written) - last} are left out here]"
         return "\n".join([head, *written[:first], gap, *written[len(written) - last :]])
 
-    sizes = [count_tokens(f"{each}\n") for each in written]
+    sizes = [count_tokens(f"{turn}\n") for turn in written]
     shown, used = [0, 0], count_tokens(text(0, 0))
     while sum(shown) < len(written) - 1:
         side = sum(shown) % 2

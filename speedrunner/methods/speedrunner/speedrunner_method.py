@@ -130,29 +130,22 @@ class SpeedRunner(Method):
             tools.error += "; the edits accepted before that are kept"
         return draft.library.policy(policy)
 
-    def _messages(
-        self,
-        library: Library,
-        history: History,
-        tools: SleepTools,
-        calls: int,
-    ) -> list[Message]:
+    def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
         batch = history.batch(history.batches()[-1])
         split, interpreter = self.visibility == "split", self.interpreter == "on"
+        goal = render(
+            __package__, self.prompt, tools.wording, interpreter=interpreter, documents=self.documents
+        )
+        model_config = tools.model.model_config
+        string_tokens = model_config.role("inducer").string_tokens
         system = render(
             __package__,
             "system",
             tools.wording,
-            goal=render(
-                __package__, self.prompt, tools.wording, interpreter=interpreter, documents=self.documents
-            ),
+            goal=goal,
             world=world(tools.env),
             episodes=describe_episodes(tools.env, tools.limits),
-            rules=skill_rules(
-                tools.env,
-                tools.model.model_config.role("inducer").string_tokens,
-                documents=self.documents,
-            ),
+            rules=skill_rules(tools.env, string_tokens, documents=self.documents),
             example=skill_example(),
             documents=self.documents,
             split=split,
@@ -163,20 +156,20 @@ class SpeedRunner(Method):
             sees=self.sees,
             earlier=history.earlier,
         )
-        room = int(tools.model.model_config.context * READING_SHARE)
         shown = ShownEpisodes([], [], 1.0)
         if not interpreter:
+            room = int(model_config.context * READING_SHARE)
             shown = select_episodes(batch, room, tools.model.count_tokens)
             tools.shown = round(shown.share, 4)
         source = library.annotated_source()
-        most = min(SOURCE_TOKENS, tools.model.model_config.context * SOURCE_SHARE)
+        most = min(SOURCE_TOKENS, model_config.context * SOURCE_SHARE)
         user = render(
             __package__,
             "user",
             sleep=tools.sleep,
             batch=[
-                "; ".join(filter(None, (headline(msgspec.to_builtins(each)), describe_loop(each.turns))))
-                for each in batch
+                "; ".join(filter(None, (headline(msgspec.to_builtins(played)), describe_loop(played.turns))))
+                for played in batch
             ],
             history=history.count(),
             earlier_runs=history.earlier,
@@ -193,7 +186,7 @@ class SpeedRunner(Method):
             source=source if tools.model.count_tokens(source) <= most else "",
             split=split,
             calls=calls,
-            context=tools.model.model_config.context,
+            context=model_config.context,
             discards=self.on_limit == "discard",
         )
         return [Message("system", system), Message("user", user)]

@@ -99,7 +99,7 @@ def versions() -> list[int]:
 
 def load_trajectories(batch: int | None = None, policy: int | None = None) -> Trajectories:
     """Return recorded episodes, oldest first: all, or those of one batch or one library version."""
-    found: list[_Place] = []
+    places: list[_Place] = []
     for number in batches() if batch is None else [batch]:
         newest: dict[bytes, tuple[_Place, int]] = {}  # some episodes were repeated
         file, end = Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl"), 0
@@ -109,8 +109,8 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> Tr
                 episode, version = _EPISODE.search(line), _POLICY.search(line)
                 if line.endswith(b"\n") and episode and version:
                     newest[episode[1]] = _Place(file, begin, end), int(version[1])
-        found += [place for _, (place, version) in sorted(newest.items()) if policy in (None, version)]
-    return Trajectories(found)
+        places += [place for _, (place, version) in sorted(newest.items()) if policy in (None, version)]
+    return Trajectories(places)
 
 
 def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
@@ -134,8 +134,8 @@ def sleeps() -> list[dict[str, Any]]:
     """Return the earlier sleeps, oldest first: accepted and refused edits, errors and summaries."""
     there = {f"{number:04d}" for number in versions()}
     files = (path for path in Path(MOUNTS["sleeps"]).glob("*.json") if path.stem in there)
-    told = [summarize_sleep(json.loads(path.read_text(encoding="utf-8"))) for path in files]
-    return sorted(told, key=lambda each: each["sleep"])
+    summaries = [summarize_sleep(json.loads(path.read_text(encoding="utf-8"))) for path in files]
+    return sorted(summaries, key=lambda summary: summary["sleep"])
 
 
 def skill_stats() -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ def skill_stats() -> list[dict[str, Any]]:
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     scores: dict[tuple[str, int], list[float]] = {}
     for played in load_trajectories():
-        made = _skill_calls(played)
+        made = [call for _, _, call in calls(played) if call["kind"] == "skill"]
         outcome = played["outcome"]
         actions = sum(turn["executed"]["actions"] for turn in played["turns"] if turn["executed"] is not None)
         tokens = sum(turn["usage"]["completion"] for turn in played["turns"])
@@ -175,18 +175,6 @@ def skill_stats() -> list[dict[str, Any]]:
 def _failed(call: dict[str, Any]) -> bool:
     """Return whether a call failed, as `CallNode.failed` of the store, which cannot be imported here."""
     return call["error"] is not None and not call["error"].startswith("EpisodeEnded:")
-
-
-def _skill_calls(trajectory: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the calls of skills at any depth. Primitives call nothing, so most calls are skipped at once."""
-    found = []
-    waiting = [turn["executed"] for turn in trajectory["turns"] if turn["executed"] is not None]
-    while waiting:
-        call = waiting.pop()
-        if call["kind"] == "skill":
-            found.append(call)
-        waiting += [below for below in call["calls"] if below["kind"] != "primitive"]
-    return found
 
 
 def library_source(version: int) -> str:
@@ -220,7 +208,7 @@ def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
         library_source,
         load_library,
     )
-    session.update({each.__name__: each for each in (*offered, NotAvailable)})
+    session.update({tool.__name__: tool for tool in (*offered, NotAvailable)})
 
 
 def set_draft(source: str) -> None:
@@ -241,7 +229,7 @@ def _module(name: str, source: str) -> ModuleType:
     file = f"<{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module.__file__ = file
-    vars(module).update({each: _primitive(each) for each in _primitives})
+    vars(module).update({name: _primitive(name) for name in _primitives})
     # Libraries stored by earlier versions lack the import that turns off the evaluation of annotations.
     exec(compile(source, file, "exec", annotations.compiler_flag, dont_inherit=True), vars(module))
     return module

@@ -34,16 +34,16 @@ def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library,
     functions = _functions(text)
     if not functions:
         raise InvalidSkill("the source must define a function at the top level")
-    if others := [each.name for each in text if each.kind in ("constant", "class")]:
+    if others := [definition.name for definition in text if definition.kind in ("constant", "class")]:
         raise InvalidSkill(
             f"a program contains only functions and imports: define {', '.join(others)} inside a function"
         )
-    if taken := [each.name for each in functions if each.name in library.named]:
+    if taken := [definition.name for definition in functions if definition.name in library.named]:
         raise InvalidSkill(f"the library already has {', '.join(taken)}: choose other names, or call these")
     main = functions[-1].name
     grown = library.write(source, public=[main], sleep=sleep)
     parameters = grown.signature(main).parameters.values()
-    if needed := [each.name for each in parameters if each.default is inspect.Parameter.empty]:
+    if needed := [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty]:
         raise InvalidSkill(
             f"{main}, the last function, runs without arguments: {', '.join(needed)} must have defaults"
         )
@@ -71,12 +71,15 @@ async def add_programs(
         try:
             text = read_text(program.source)
             if _functions(text) and all(
-                library.named.get(each.name) == _rename_functions(each, names) for each in _functions(text)
+                library.named.get(definition.name) == _rename_functions(definition, names)
+                for definition in _functions(text)
             ):
                 continue
-            for name in (each.name for each in _functions(text) if each.name in library.named):
+            for name in (
+                definition.name for definition in _functions(text) if definition.name in library.named
+            ):
                 names[name] = _free(name, library.named.keys() | own | set(names.values()))
-            source = "\n\n\n".join(_rename_functions(each, names).source for each in text)
+            source = "\n\n\n".join(_rename_functions(definition, names).source for definition in text)
             what = ", ".join(function_names(source)) or what
             grown, main = add_program(library, source, sleep)
             await grown.check_loading()
@@ -94,20 +97,20 @@ def score_bm25(query: str, texts: Sequence[str]) -> list[float]:
     A word is a run of letters and digits, in lower case. A name such as `place_table` has two.
     """
     counts = [Counter(_words(text)) for text in texts]
-    mean = sum(each.total() for each in counts) / max(len(counts), 1)
+    mean = sum(count.total() for count in counts) / max(len(counts), 1)
     scores = [0.0] * len(texts)
     for word in dict.fromkeys(_words(query)):
-        having = sum(word in each for each in counts)
+        having = sum(word in count for count in counts)
         weight = math.log(1 + (len(counts) - having + 0.5) / (having + 0.5))
-        for place, each in enumerate(counts):
-            if times := each[word]:
-                damping = SATURATION * (1 - LENGTH + LENGTH * each.total() / mean)
+        for place, count in enumerate(counts):
+            if times := count[word]:
+                damping = SATURATION * (1 - LENGTH + LENGTH * count.total() / mean)
                 scores[place] += weight * times * (SATURATION + 1) / (times + damping)
     return scores
 
 
 def _functions(text: Sequence[Definition]) -> list[Definition]:
-    return [each for each in text if each.kind == "function"]
+    return [definition for definition in text if definition.kind == "function"]
 
 
 def _free(name: str, taken: Collection[str]) -> str:

@@ -19,6 +19,7 @@ from speedrunner.methods import (
     Message,
     Termination,
     TextEnv,
+    Tool,
     Toolbox,
     ToolCall,
     ToolError,
@@ -59,7 +60,7 @@ class Objectives(msgspec.Struct, forbid_unknown_fields=True):
         """Return these objectives merged with those of a later rollout."""
         completed = list(dict.fromkeys([*self.completed, *later.completed]))
         failed = dict.fromkeys([*self.failed, *later.failed])
-        return Objectives(completed, [each for each in failed if each not in completed])
+        return Objectives(completed, [objective for objective in failed if objective not in completed])
 
 
 class MethodState(Objectives, forbid_unknown_fields=True):
@@ -82,7 +83,7 @@ def programming(library: Library, env: TextEnv, retrieve: Retrieve, objective: s
 
     Its prompt has the code of those that fit the objective best (none without one), or lists all.
     """
-    public = [each.name for each in library.skills if each.public]
+    public = [skill.name for skill in library.skills if skill.public]
     nearest: list[str] = []
     if retrieve != "all" and objective:
         scores = score_bm25(objective, [f"{name}\n{library.doc(name)}" for name in public])
@@ -182,25 +183,9 @@ class Rollout:
 
         env, observation = self.context.env, await self._observe()
         missing = [goal for goal in env.goals if goal not in env.description]
-        messages = [
-            Message(
-                "system",
-                render(
-                    __package__,
-                    "curriculum/system",
-                    description=quote_description(env),
-                    missing=missing,
-                ),
-            ),
-            Message(
-                "user",
-                render(
-                    __package__, "curriculum/user", observation=observation, now=self._kept, past=self.past
-                ),
-            ),
-        ]
-        toolbox = Toolbox([], propose_objective)
-        termination = await self.context.run_agent("curriculum", messages, toolbox, TRIES)
+        system = render(__package__, "curriculum/system", description=quote_description(env), missing=missing)
+        user = render(__package__, "curriculum/user", observation=observation, now=self._kept, past=self.past)
+        termination = await self._ask("curriculum", system, user, propose_objective)
         if termination is Termination.CALL_LIMIT and self.context.clock.llm_calls > 0:
             return self.context.opening.instruction, termination  # no proposal: pursue the task itself
         return proposed, termination
@@ -217,22 +202,19 @@ class Rollout:
             verdict = success, critique.strip()
             return "Your judgment was recorded."
 
-        asked = render(
-            __package__,
-            "critic/user",
-            objective=self._objective,
-            before=before,
-            after=after,
-        )
         system = render(__package__, "critic/system", description=quote_description(self.context.env))
-        messages = [Message("system", system), Message("user", asked)]
-        await self.context.run_agent("critic", messages, Toolbox([], judge), TRIES)
+        user = render(__package__, "critic/user", objective=self._objective, before=before, after=after)
+        await self._ask("critic", system, user, judge)
         return verdict
+
+    async def _ask(self, role: str, system: str, user: str, tool: Tool) -> Termination:
+        messages = [Message("system", system), Message("user", user)]
+        return await self.context.run_agent(role, messages, Toolbox([], tool), TRIES)
 
     async def _observe(self) -> str:
         """Return the current world, by the primitive that reads it without acting, if there is one."""
-        for each in self.context.env.primitives:
-            if not each.advances and not each.signature.parameters:
-                await self.context.execute(ToolCall(each.name, {}))
+        for primitive in self.context.env.primitives:
+            if not primitive.advances and not primitive.signature.parameters:
+                await self.context.execute(ToolCall(primitive.name, {}))
                 break
         return self.context.observation

@@ -93,7 +93,7 @@ class Voyager(Method):
         library = tools.library(policy)
         objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
         batch = history.batch(history.batches()[-1])
-        cut = sum(each.termination is Termination.CONTEXT_OVERFLOW for each in batch)
+        cut = sum(played.termination is Termination.CONTEXT_OVERFLOW for played in batch)
         if cut and self.overflow == "discard":
             tools.fell_short(f"{cut} of {len(batch)} rollouts overflowed the context, so nothing changes")
             return policy

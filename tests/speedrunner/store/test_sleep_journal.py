@@ -48,12 +48,6 @@ def test_another_process_finds_each_step_where_it_belongs(tmp_path: Path) -> Non
     assert read_steps(path, 3) == steps  # the journal begins with them
 
 
-def test_the_time_of_earlier_processes_counts(tmp_path: Path) -> None:
-    steps = [SleepStep(sleep=3, attempt=1, seconds=seconds, number=0) for seconds in (100.0, 250.0)]
-    journal = SleepJournal(tmp_path / "sleep.jsonl", 3, 1, steps)
-    assert journal.seconds >= 250.0
-
-
 def test_a_step_is_noted_after_its_ledger_rows_are_safe(tmp_path: Path) -> None:
     called: list[str] = []
     path = tmp_path / "sleep.jsonl"
