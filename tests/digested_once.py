@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from speedrunner.runs import identity, machine
+from speedrunner.runs import identity
 
 
 def digest_once() -> None:
     """Cache the digests of the packages and the state of the checkout."""
     identity._package = cache(identity._package)
-    machine._commit = cache(machine._commit)
+    identity._commit = cache(identity._commit)

@@ -15,7 +15,7 @@ from serving.usage import Number, Timestamp
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.plain_records import flat, shown_differences
-from speedrunner.runs.machine import installed, machine, versions
+from speedrunner.runs.identity import installed, machine, versions
 from speedrunner.runs.setup import Setup
 from speedrunner.store.files import explain_errors, remove_leftovers
 from speedrunner.store.json_records import read_record, write_record

@@ -24,7 +24,7 @@ from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfi
 from speedrunner.plain.console import Status
 from speedrunner.results.inference import RESAMPLES, SEED, TAIL
 from speedrunner.results.pricing import engine_of, hardware_of
-from speedrunner.runs.machine import machine
+from speedrunner.runs.identity import machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
 

@@ -15,7 +15,6 @@ def main() -> None:
     """
     folders = os.environ.get("PYTHONPATH")
     try:
-        _put_ours_first()
         from speedrunner.cli.app import main as carry_out_command
 
         carry_out_command()
@@ -26,13 +25,6 @@ def main() -> None:
         if not (folders and is_import):
             raise
         sys.exit(f"error: {error}; PYTHONPATH={folders} may replace installed packages: unset it")
-
-
-def _put_ours_first() -> None:
-    """Let this program's packages come before others of their names in PYTHONPATH, here and in servers."""
-    if folders := os.environ.get("PYTHONPATH"):
-        sys.path.insert(0, str(Path(__file__).parents[2]))
-        os.environ["PYTHONPATH"] = os.pathsep.join((sys.path[0], folders))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def make_app() -> LazyGroup:
     root = typer.Typer(add_completion=False)
     root.callback()(_read_options)
     return LazyGroup(
-        ((heading, each) for heading, commands in COMMANDS.items() for each in commands),
+        ((heading, command) for heading, commands in COMMANDS.items() for command in commands),
         name="speedrunner",
         help="LLM agents that learn programmatic skills online, on open models served by vLLM.",
         params=get_command(root).params,
@@ -88,11 +88,11 @@ def make_app() -> LazyGroup:
 
 def _print_versions(is_given: bool) -> None:
     if is_given:
-        from speedrunner.runs.machine import versions  # no other command needs it
+        from speedrunner.runs.identity import versions  # no other command needs it
 
-        found = versions()
-        width = max(map(len, found))
-        say(*(f"{name:{width}}  {text}" for name, text in found.items()))
+        packages = versions()
+        width = max(map(len, packages))
+        say(*(f"{name:{width}}  {text}" for name, text in packages.items()))
         raise typer.Exit
 
 
@@ -116,21 +116,23 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, table: Iterable[tuple[str | None, Command]], **options: Any) -> None:
         entries = list(table)
-        stubs = [TyperCommand(each.name, help=each.help, rich_help_panel=panel) for panel, each in entries]
+        stubs = [
+            TyperCommand(command.name, help=command.help, rich_help_panel=panel) for panel, command in entries
+        ]
         super().__init__(commands=stubs, no_args_is_help=True, rich_markup_mode="rich", **options)
         self._table = {each.name: each for _, each in entries}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the loaded command that the arguments call."""
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, load_command(self._table[name]) if name in self._table else found, rest
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(self._table[name]) if name in self._table else command, rest
 
 
 def load_command(command: Command) -> TyperCommand | LazyGroup:
     """Import a command and return it with its options; for a group, only the list of its commands."""
     name = command.name
     if command.commands:
-        table = ((None, each) for each in command.commands)
+        table = ((None, subcommand) for subcommand in command.commands)
         return LazyGroup(table, name=name, help=command.help)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     app.command(name)(getattr(import_module(f"speedrunner.cli.{command.module}"), command.function))

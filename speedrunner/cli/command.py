@@ -114,8 +114,8 @@ def show_measured(
 ) -> Measurement:
     """Measure, with progress on standard error, and print the result. Exit status 1: a target is missed."""
     with waiting_line() as status:
-        found = carry_out(lambda shutdown: measure(status))
-    say(measurement.as_json(found) if as_json else measurement.as_text(found))
-    if found.met is False:
+        measured = carry_out(lambda shutdown: measure(status))
+    say(measurement.as_json(measured) if as_json else measurement.as_text(measured))
+    if measured.met is False:
         raise typer.Exit(1)
-    return found
+    return measured

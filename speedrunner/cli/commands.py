@@ -27,15 +27,15 @@ class Command:
 
 
 PROBE = (
-    Command("tools", "Count valid, invalid and truncated tool calls of an engine.", "probe_command"),
-    Command("cache", "Compare cached tokens of one conversation with the maximum.", "probe_command"),
+    Command("tools", "Count valid, invalid and truncated tool calls of an engine.", "bench_commands"),
+    Command("cache", "Compare cached tokens of one conversation with the maximum.", "bench_commands"),
 )
 
 BENCH = (
-    Command("rollout", "Compare rollouts with a bare replay and an ideal cache.", "bench_command"),
-    Command("replay", "Replay a run to test whether the prefix cache changes answers.", "replay_command"),
-    Command("tokens", "Measure what an uncached, a cached and an output token cost.", "tokens_command"),
-    Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench_command"),
+    Command("rollout", "Compare rollouts with a bare replay and an ideal cache.", "bench_commands"),
+    Command("replay", "Replay a run to test whether the prefix cache changes answers.", "bench_commands"),
+    Command("tokens", "Measure what an uncached, a cached and an output token cost.", "bench_commands"),
+    Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench_commands"),
     Command("probe", "Test an engine's tool calls and prefix cache.", commands=PROBE),
 )
 
@@ -48,13 +48,13 @@ COMMANDS = {
     ),
     "Look": (
         Command("status", "Show the status of runs and their Slurm jobs.", "status_command"),
-        Command("show", "List a run's episodes, or print a recorded episode or sleep.", "show_command"),
+        Command("show", "List a run's episodes, or print a recorded episode or sleep.", "look_commands"),
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", "view_command"),
         Command(
             "compare", "Print learning curves of runs and compare each run with the first.", "compare_command"
         ),
         Command("cost", "Price runs by role, class of tokens and checkpoint.", "cost_command"),
-        Command("library", "Print the source of a library and who may call each skill.", "library_command"),
+        Command("library", "Print the source of a library and who may call each skill.", "look_commands"),
         Command(
             "verify", "Check a run's records by repeating every call, without a model.", "verify_command"
         ),
@@ -70,7 +70,7 @@ COMMANDS = {
             "prepare", "Download and build what runs need on nodes without a network.", "cluster_commands"
         ),
         Command("doctor", "Check this machine before a run and say how to fix problems.", "cluster_commands"),
-        Command("serve", "Serve a model until Ctrl-C, for runs in other terminals.", "serve_command"),
+        Command("serve", "Serve a model until Ctrl-C, for runs in other terminals.", "cluster_commands"),
     ),
     "Extend": (
         Command("init", "Write an example environment or method, or a model's config.", "init_command"),

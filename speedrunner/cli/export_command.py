@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from speedrunner.cli.command import Trust
-from speedrunner.cli.library_command import load_library
+from speedrunner.cli.look_commands import load_library
 from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.export.atif import write_trajectories

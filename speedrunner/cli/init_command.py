@@ -115,4 +115,4 @@ def _example(kind: str, name: str, folder: Path) -> Written:
 
 
 def _rename(text: str, words: dict[str, str]) -> str:
-    return re.sub("|".join(map(re.escape, words)), lambda found: words[found[0]], text)
+    return re.sub("|".join(map(re.escape, words)), lambda match: words[match[0]], text)

@@ -52,13 +52,13 @@ def say_json(value: Any) -> None:
     typer.echo(json_text(value))
 
 
-def end_report(found: Report, *, as_json: bool = False) -> None:
+def end_report(report: Report, *, as_json: bool = False) -> None:
     """Print a report as JSON, or its notes and summary. Exit with status 1 if a check failed."""
     if as_json:
-        say_json(found)
+        say_json(report)
     else:
-        say(*(f"note: {each}" for each in found.notes), found.summary())
-    if not found.passed:
+        say(*(f"note: {note}" for note in report.notes), report.summary())
+    if not report.passed:
         raise typer.Exit(1)
 
 

@@ -37,8 +37,8 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
       speedrunner run run.start_from=runs/demo:2 run.rollouts=0 run.test_episodes=10
     """
     config = _choose_config(overrides or [], trust or [])
-    from speedrunner.cli.run_summary import configure_logging, describe_plan, play_and_print
-    from speedrunner.runs.outline import outline_runs
+    from speedrunner.cli.run_summary import configure_logging, play_and_print
+    from speedrunner.runs.outline import describe_plan
     from speedrunner.runs.planned_runs import PlannedRun
     from speedrunner.runs.setup import set_up
 
@@ -47,7 +47,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
         raise InvalidConfig("task.name and task.index work only with `episode`; a run plays its split")
     runs = [PlannedRun(set_up(config))]
     if dry_run:
-        say(f"{config.run.dir}:", *describe_plan(outline_runs(runs)))
+        say(f"{config.run.dir}:", *describe_plan(runs))
     else:
         play_and_print(runs)
 
@@ -57,9 +57,9 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
 
     Raises `InvalidConfig`; `RunDirectoryError` if the run or the policy to evaluate does not exist.
     """
-    if any(each.startswith("experiment=") for each in given):
+    if any(setting.startswith("experiment=") for setting in given):
         grid = grid_of(given)
-        asked = [each for each in grid.runs() if each.asked]
+        asked = [run for run in grid.runs() if run.asked]
         if len(asked) != 1:
             raise InvalidConfig(
                 f"{len(asked)} runs of {grid.name} match: play them with"
@@ -67,13 +67,13 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
                 f" {' '.join(asked[0].overrides)}"
             )
         return asked[0].config
-    start = [each for each in given if each.startswith((f"{START}=", f"{ROLLOUTS}="))]
-    if {each.partition("=")[0] for each in start} == {START, ROLLOUTS}:
+    start = [setting for setting in given if setting.startswith((f"{START}=", f"{ROLLOUTS}="))]
+    if {setting.partition("=")[0] for setting in start} == {START, ROLLOUTS}:
         chosen = compose(start).run
         if chosen.start_from is not None and chosen.rollouts == 0:
             from speedrunner.runs.stored_setup import evaluation_config
 
-            others = [each for each in given if each not in start]
+            others = [setting for setting in given if setting not in start]
             return evaluation_config(chosen.start_from, others, trust)
     if trust:
         raise InvalidConfig(
@@ -168,9 +168,9 @@ def sweep(
 def _sweep_here(grid: Grid, at_once: int, part: str | None, *, dry_run: bool) -> None:
     """Play the runs of a grid, or one of their parts, on this machine; or print what they would do."""
     listed = grid.runs()
-    from speedrunner.cli.run_summary import configure_logging, describe_plan, play_and_print
+    from speedrunner.cli.run_summary import configure_logging, play_and_print
     from speedrunner.results.analysis_plan import write_plan
-    from speedrunner.runs.outline import outline_runs
+    from speedrunner.runs.outline import describe_plan
     from speedrunner.runs.planned_runs import parse_part, set_up_runs, split_into_parts
 
     runs = set_up_runs(listed)
@@ -181,7 +181,7 @@ def _sweep_here(grid: Grid, at_once: int, part: str | None, *, dry_run: bool) ->
         log_prefix = f"part{number}of{of}_"
     configure_logging(runs[0].setup.config)
     if dry_run:
-        say(*describe_plan(outline_runs(runs)))
+        say(*describe_plan(runs))
         return
     write_plan(grid.name, [run.config for run in listed])
     play_and_print(runs, at_once, log_prefix)

@@ -1,9 +1,9 @@
-"""Output of commands that play runs, before, meanwhile and after."""
+"""Output of commands that play runs, meanwhile and after."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from serving.meter import Reconciliation
@@ -11,7 +11,6 @@ from speedrunner.cli.command import carry_out
 from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.grid import AT_ONCE
 from speedrunner.config.schema import Config
-from speedrunner.plain.console import align_columns
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.ledger import run_costs
@@ -20,7 +19,6 @@ from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import note_silent_sleeps
 from speedrunner.results.writing import list_rows
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.outline import Outline
 from speedrunner.runs.planned_runs import PlannedRun
 from speedrunner.runs.player import play_runs
 from speedrunner.runs.setup import Setup
@@ -34,22 +32,6 @@ def configure_logging(config: Config) -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     for package in ("serving", "envs", "speedrunner"):
         logging.getLogger(package).setLevel(config.verbosity.upper())
-
-
-def describe_plan(outlines: Sequence[Outline]) -> Iterator[str]:
-    """Yield a table with a row for each condition and their totals, then notes."""
-    rows = [["", "runs", "episodes", "sleeps", "requests at most"]]
-    for each in outlines if len(outlines) > 2 else outlines[:1]:
-        name = "all" if each.condition is None else str(each.condition)
-        counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
-        rows.append([name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"])
-    yield from align_columns(rows)
-    *_, together = outlines
-    if together.finished:
-        yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
-    if together.unlimited:
-        yield f"+: and those of sleeps, which have no limit ({', '.join(together.unlimited)})."
-    yield from together.notes
 
 
 def play_and_print(runs: Sequence[PlannedRun], at_once: int = AT_ONCE, log_prefix: str = "") -> None:

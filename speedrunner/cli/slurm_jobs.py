@@ -32,21 +32,21 @@ def submit_jobs(
         raise InvalidConfig(f"all {len(runs)} runs are finished: there is nothing to submit")
     shared = [*rest, *([f"--dir={folder}"] if folder else [])]
     sweep = [*shared, f"--in-flight={at_once}"]
-    found = submission.arrays(dealt, wanted, cluster, sweep, grid.root, grid.file.stem)
+    arrays = submission.arrays(dealt, wanted, cluster, sweep, grid.root, grid.file.stem)
     if dry_run:
         if as_json:
-            say_json({"cluster": str(file), "arrays": found})
+            say_json({"cluster": str(file), "arrays": arrays})
         else:
-            say(*_describe_jobs(found, dealt, cluster, file), "", err=True)
-            say("\n".join(each.script for each in found), end="")
+            say(*_describe_jobs(arrays, dealt, cluster, file), "", err=True)
+            say("\n".join(array.script for array in arrays), end="")
         return
-    submission.require_free([each.path for number in wanted for each in dealt[number - 1]], grid.root)
-    submitted = [job for each in found for job in submission.submit(each, grid.root)]
+    submission.require_free([run.path for number in wanted for run in dealt[number - 1]], grid.root)
+    submitted = [job for array in arrays for job in submission.submit(array, grid.root)]
     if as_json:
         say_json({"jobs": submitted})
         return
     for job in submitted:
-        names = ", ".join(Path(each).name for each in job.runs)
+        names = ", ".join(Path(run).name for run in job.runs)
         say(f"job {job.job}: {names} (log: {job.log})")
     say(f"`speedrunner status {shlex.quote(str(grid.root))}` shows their status")
 

@@ -20,9 +20,9 @@ def verify(
     Example: speedrunner verify runs/demo
     """
     with waiting_line() as status:
-        found = carry_out(
+        report = carry_out(
             lambda shutdown: verify_run(
-                run, status, lambda each: None if as_json else say(*each.lines()), trust or []
+                run, status, lambda finding: None if as_json else say(*finding.lines()), trust or []
             )
         )
-    end_report(found, as_json=as_json)
+    end_report(report, as_json=as_json)

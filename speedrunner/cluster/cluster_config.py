@@ -9,7 +9,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from speedrunner.config.compose import group_file
-from speedrunner.config.schema import InvalidConfig, read_file
+from speedrunner.config.names import read_mapping
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.plain_records import WrongData, record
 from speedrunner.plain.plain_yaml import NotPlain, read_value
 
@@ -31,18 +32,6 @@ Place = Annotated[
     str,
     msgspec.Meta(pattern=r"^[\w./$:{}@+-]+\Z", description="a path without blanks; may name variables"),
 ]
-OURS = (
-    "array",
-    "requeue",
-    "no-requeue",
-    "open-mode",
-    "output",
-    "error",
-    "nodes",
-    "ntasks",
-    "ntasks-per-node",
-)
-"""Options of sbatch that the script sets itself."""
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,32 +78,22 @@ def cluster_of(given: Sequence[str]) -> Site:
 
     Raises `InvalidConfig`: none or several are named, or a key or value is wrong.
     """
-    named = [each.partition("=")[2] for each in given if each.startswith("cluster=")]
-    changes = [each.removeprefix("cluster.").partition("=") for each in given if each.startswith("cluster.")]
-    rest = [each for each in given if not each.startswith(("cluster=", "cluster."))]
+    named = [text.partition("=")[2] for text in given if text.startswith("cluster=")]
+    changes = [text.removeprefix("cluster.").partition("=") for text in given if text.startswith("cluster.")]
+    rest = [text for text in given if not text.startswith(("cluster=", "cluster."))]
     if len(named) != 1:
         raise InvalidConfig(
             "name one cluster: cluster=NAME (a file of configs/cluster/, or a path), not"
             f" {' and '.join(named) or 'none'}"
         )
     file = Path(named[0]) if named[0].endswith((".yaml", ".yml")) else group_file("cluster", named[0])
-    content = read_file(file)
-    if isinstance(content, dict):
-        content |= {key: _parse(key, value) for key, _, value in changes}
+    content = read_mapping(file)
+    for key, _, text in changes:
+        try:
+            content |= {key: read_value(text)}
+        except NotPlain as error:
+            raise InvalidConfig(f"cluster.{key}={text} cannot be read: {error}") from None
     try:
-        cluster = record(Cluster, content)
-        for option in cluster.options:
-            name = option.removeprefix("--").partition("=")[0]
-            if any(each.startswith(name) for each in OURS):  # sbatch accepts abbreviations
-                raise WrongData(f"options: {option} is set by SpeedRunner, as are {', '.join(OURS)}")
-        return Site(cluster, file, rest)
+        return Site(record(Cluster, content), file, rest)
     except WrongData as error:
         raise InvalidConfig(f"cluster {named[0]}: {error}") from None
-
-
-def _parse(key: str, text: str) -> object:
-    """Return the value of `cluster.KEY=TEXT`. Raises `InvalidConfig`."""
-    try:
-        return read_value(text)
-    except NotPlain as error:
-        raise InvalidConfig(f"cluster.{key}={text} cannot be read: {error}") from None

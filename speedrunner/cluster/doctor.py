@@ -17,7 +17,6 @@ from serving.engine.gpus import GpuReport, read_gpus
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.gpu_check import Problem, all_problems, compiler_problems, too_few
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT
 from serving.new_model_config import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import adopt
@@ -27,7 +26,7 @@ from speedrunner.cluster.prepare import open_task
 from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.plain.slurm import time_left_s
-from speedrunner.runs.machine import confinement
+from speedrunner.runs.identity import confinement
 from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunFiles
 from speedrunner.workers.available_memory import available_mb
@@ -37,20 +36,8 @@ from speedrunner.workers.worker_pool import needed_mb, worker_mb
 
 Check = Callable[[Needs], Iterable[Finding]]
 
-RUN_GB = 0.5
-"""Disk space of one run of the paper's size: an estimate; Crafter's are the largest."""
-
 WRITTEN = 2**20
 """Bytes of a trial write: a full quota refuses them, although it may still allow an empty file."""
-
-
-def python_path(needs: Needs) -> Iterator[Finding]:
-    """Name PYTHONPATH if it is set, since packages in it replace installed ones."""
-    given = os.environ.get("PYTHONPATH")
-    folders = [each or os.curdir for each in (given or "").split(os.pathsep) if each != str(CHECKOUT)]
-    if given and folders:  # the console command has put the checkout in front
-        text = f"it is set: packages in {os.pathsep.join(folders)} replace installed ones of the same name"
-        yield warning("PYTHONPATH", text, "if something below fails, unset PYTHONPATH and try again")
 
 
 def slurm(needs: Needs) -> Iterator[Finding]:
@@ -115,21 +102,21 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
 
 def gpus(needs: Needs) -> Iterator[Finding]:
     """Check whether this machine's GPUs can serve the models, and their caches."""
-    found = read_gpus() if needs.gpus else GpuReport()
-    if problem := too_few(found, needs.gpus, needs.doctor):
+    gpu_report = read_gpus() if needs.gpus else GpuReport()
+    if problem := too_few(gpu_report, needs.gpus, needs.doctor):
         yield _finding("GPU", problem)
     problems = list(
-        dict.fromkeys(each for servers in needs.together for each in all_problems(servers, found))
+        dict.fromkeys(problem for servers in needs.together for problem in all_problems(servers, gpu_report))
     )
-    yield from (_finding("GPU", each) for each in problems)
+    yield from (_finding("GPU", problem) for problem in problems)
     if not needs.gpus:
         yield ok("GPU", "none is needed")
-    elif len(found.usable) >= needs.gpus and not any(each.fatal for each in problems):
-        names = ", ".join(map(str, found.usable))
-        yield ok("GPU", f"{needs.gpus} needed; here: {names}; driver {found.usable[0].driver}")
-    if found.usable:
+    elif len(gpu_report.usable) >= needs.gpus and not any(problem.fatal for problem in problems):
+        names = ", ".join(map(str, gpu_report.usable))
+        yield ok("GPU", f"{needs.gpus} needed; here: {names}; driver {gpu_report.usable[0].driver}")
+    if gpu_report.usable:
         together = (model_config for servers in needs.together for model_config in servers)
-        compilers = [_finding("compilers", each) for each in compiler_problems(together)]
+        compilers = [_finding("compilers", problem) for problem in compiler_problems(together)]
         yield from compilers or [ok("compilers", "Triton finds a C compiler and Python's headers")]
 
 
@@ -139,15 +126,15 @@ def _finding(name: str, problem: Problem) -> Finding:
 
 def sandboxes(needs: Needs) -> Iterator[Finding]:
     """Check that each configured kind of sandbox starts, by starting it."""
-    for each in needs.sandboxes:
+    for sandbox in needs.sandboxes:
         try:
-            require(each)
+            require(sandbox)
         except SandboxError as error:
             how = "see docs/troubleshooting.md, at: skills cannot be isolated here"
             yield failure("sandbox", str(error), how)
             continue
-        strength = confinement(each)
-        if each.kind == "rlimits":
+        strength = confinement(sandbox)
+        if sandbox.kind == "rlimits":
             remedy = "remove sandbox=rlimits: isolation is the default where it is possible"
             yield warning("sandbox", f"it isolates nothing: {strength}", remedy)
         else:
@@ -179,13 +166,7 @@ def run_folders(needs: Needs) -> Iterator[Finding]:
                 RunFiles(path).check()
             except (StorageError, OSError) as error:
                 yield failure(f"run {path}", str(error), elsewhere)
-        free_gb, needed_gb = shutil.disk_usage(base).free / 1e9, RUN_GB * len(paths)
-        text = f"{free_gb:.1f} GB free"
-        if free_gb < needed_gb:
-            text = f"{text}, but {len(paths)} runs may take {needed_gb:.1f}"
-            yield warning(name, text, elsewhere)
-        else:
-            yield ok(name, text)
+        yield ok(name, f"{shutil.disk_usage(base).free / 1e9:.1f} GB free")
 
 
 def memory(needs: Needs) -> Iterator[Finding]:
@@ -207,7 +188,6 @@ def memory(needs: Needs) -> Iterator[Finding]:
 
 
 CHECKS: dict[str, Check] = {
-    "PYTHONPATH": python_path,
     "Slurm": slurm,
     "model files": model_files,
     "servers": servers,
@@ -232,27 +212,27 @@ def examine(
         status: shows the running check.
         say: called with each finding.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
-    def add(each: Finding) -> None:
-        say(each)
-        found.append(each)
+    def add(finding: Finding) -> None:
+        say(finding)
+        findings.append(finding)
 
     for name, check in checks.items():
         status(f"checking {name}")
         try:
-            for each in check(needs):
-                add(each)
+            for finding in check(needs):
+                add(finding)
         except Exception as error:
             text = f"could not be checked: {type(error).__name__}: {error}"
             add(failure(name, text, "report this line with the output of `speedrunner --version`"))
-    return report(socket.gethostname(), found)
+    return report(socket.gethostname(), findings)
 
 
 def _nearest(path: Path) -> Path:
     """Return the path itself, or the nearest folder above it that exists and that this user may see."""
     # `Path.exists` raises an error below folders of other users.
-    return next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110
+    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110
 
 
 def _write_problem(folder: Path) -> str:

@@ -87,10 +87,10 @@ def job_status(folder: Path) -> list[JobStatus]:
 def _queue() -> dict[str, JobStatus]:
     """Return this user's jobs by their ids. Raises `SlurmRefused`."""
     columns = ",".join(f"{name}:|" for name in QUEUE)
-    found = {}
+    queue = {}
     for line in run_slurm("squeue", "--me", "--array", "--noheader", f"--Format={columns}").splitlines():
         job, state, nodes, restarts, reason, *_ = (*line.split("|"), "", "", "", "")
         count = int(restarts) if restarts.isdigit() else 0
         why = reason if state == "PENDING" else ""
-        found[job] = JobStatus(job, "", [], state.lower(), nodes, count, why)
-    return found
+        queue[job] = JobStatus(job, "", [], state.lower(), nodes, count, why)
+    return queue

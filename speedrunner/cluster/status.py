@@ -69,7 +69,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
     points = list_rows(average_tests(frame_episodes(rows)))
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
-    found = RunStatus(
+    status = RunStatus(
         dir=str(path),
         state="unknown",
         owner=owner,
@@ -83,10 +83,10 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
     try:
         plan = set_up_stored(run, trust, plays_here=False).plan()
     except SETUP_ERRORS as error:  # something that it names is not on this machine
-        return replace(found, state="running" if owner else "unknown", note=str(error))
+        return replace(status, state="running" if owner else "unknown", note=str(error))
     left = unfinished_steps(plan, run, rows=rows)
     return replace(
-        found,
+        status,
         state="finished" if not left else "running" if owner else "stopped",
         of=sum(len(step.tasks) for step in plan),
         doing="" if not left else step_name(left[0].step),

@@ -73,9 +73,9 @@ def arrays(
     for number in wanted:
         alike.setdefault(_needed_gpus(dealt[number - 1], cluster), []).append(number)
     job_name = "speedrunner-" + re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
-    found = []
+    job_arrays = []
     for gpus, numbers in alike.items():
-        runs = {number: [str(Path(each.path).resolve()) for each in dealt[number - 1]] for number in numbers}
+        runs = {number: [str(Path(run.path).resolve()) for run in dealt[number - 1]] for number in numbers}
         asked_for = {
             "job-name": job_name,
             "partition": cluster.partition,
@@ -90,8 +90,8 @@ def arrays(
         }
         options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
         text = script(cluster, options, len(dealt), sweep, root)
-        found.append(Array(job_name, gpus, runs, text))
-    return found
+        job_arrays.append(Array(job_name, gpus, runs, text))
+    return job_arrays
 
 
 def script(cluster: Cluster, options: Sequence[str], of: int, sweep: Sequence[str], root: Path) -> str:
@@ -134,7 +134,7 @@ def submit(array: Array, root: Path) -> list[JobPart]:
 
 def require_free(runs: Sequence[str], root: Path) -> None:
     """Raise `InvalidConfig` if a job in the queue will play one of these directories."""
-    wanted = {str(Path(each).resolve()) for each in runs}
+    wanted = {str(Path(run).resolve()) for run in runs}
     for job in job_status(root) if root.exists() else []:
         if job.in_queue and (both := wanted.intersection(job.runs)):
             raise InvalidConfig(

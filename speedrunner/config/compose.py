@@ -144,7 +144,7 @@ def _resolve_references(value: Any, values: Mapping[str, Any], key: str = "") ->
         raise InvalidConfig(f"{key}: there is no key `{unknown[0]}`, to which {as_written(value)} refers")
     if whole := _REFERENCE.fullmatch(value):
         return values[whole[1]]
-    return _REFERENCE.sub(lambda found: as_written(values[found[1]]), value)
+    return _REFERENCE.sub(lambda match: as_written(values[match[1]]), value)
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:

@@ -113,19 +113,19 @@ class Grid:
 
         Raises `InvalidConfig`: a run's settings contradict each other, or two runs have one directory.
         """
-        found: dict[str, GridRun] = {}
+        runs: dict[str, GridRun] = {}
         for number, cell in self._cells:
             with prefix_errors(self._place(number), InvalidConfig):
                 for run in self._laid_out(number, cell):
                     path = run.config.run.dir
-                    if (other := found.get(path)) is None:
-                        found[path] = run
+                    if (other := runs.get(path)) is None:
+                        runs[path] = run
                     elif unlike := differences(other.config, run.config):
                         what = f"another run has the directory {path} ({'; '.join(unlike)})"
                         raise InvalidConfig(f"{what}: select one, set run.dir for each, or use --dir=FOLDER")
                     else:
-                        found[path] = replace(other, asked=other.asked or run.asked)
-        return list(found.values())
+                        runs[path] = replace(other, asked=other.asked or run.asked)
+        return list(runs.values())
 
     def _give(self, text: str) -> None:
         key, _, value = text.partition("=")
@@ -139,18 +139,18 @@ class Grid:
             return
         for values in ([value], value.split(",")):
             cells = {
-                text: [each for each in self._cells if text and self._has(each[1], key, text)]
+                text: [cell for cell in self._cells if text and self._has(cell[1], key, text)]
                 for text in values
             }
             if all(cells.values()):
-                chosen = [cell for found in cells.values() for cell in found]
+                chosen = [cell for selected in cells.values() for cell in selected]
                 self._cells = [cell for cell in self._cells if cell in chosen]
                 return
         full = [self._full(cell) for _, cell in self._cells]
         valued = [cell for cell in full if not isinstance(cell.get(key, {}), Mapping)]
         known = dict.fromkeys(self._value(key, cell) for cell in valued)
         if any(cells.values()) or (known and key == "method" and not _is_method(value)):
-            missing = ", ".join(each for each, found in cells.items() if not found)
+            missing = ", ".join(text for text, chosen in cells.items() if not chosen)
             there_are = suggest(missing, known) or f"; choices: {', '.join(known)}"
             raise InvalidConfig(f"no run of {self.name} has {key}={missing}{there_are}")
         self._forced = self._forced | {key: value}
@@ -208,9 +208,9 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
 
     Raises `InvalidConfig`: neither or both of experiment and file are named, or do not exist.
     """
-    named = {key: [each for each in given if each.startswith(f"{key}=")] for key in ("experiment", "scale")}
-    rest = [each for each in given if each not in chain(*named.values())]
-    files = [each for each in rest[:1] if "=" not in each or Path(each).exists()]
+    named = {key: [text for text in given if text.startswith(f"{key}=")] for key in ("experiment", "scale")}
+    rest = [text for text in given if text not in chain(*named.values())]
+    files = [text for text in rest[:1] if "=" not in text or Path(text).exists()]
     chosen = [*named["experiment"], *files]
     if len(chosen) != 1 or len(named["scale"]) > 1:
         raise InvalidConfig(
@@ -251,8 +251,8 @@ def read_cells(file: Path) -> Iterator[Cell]:
         raise InvalidConfig(f"{file} must be a list of runs, such as `- method=react run.seed=1`")
     for number, entry in enumerate(entries, start=1):
         own = entry.split() if isinstance(entry, str) else entry
-        if isinstance(own, list) and own and all(isinstance(each, str) and "=" in each for each in own):
-            pairs = [each.split("=", 1) for each in own]
+        if isinstance(own, list) and own and all(isinstance(text, str) and "=" in text for text in own):
+            pairs = [text.split("=", 1) for text in own]
             own = dict(pairs)
             if len(own) < len(pairs):
                 raise InvalidConfig(f"{file}, run {number}: {entry!r} sets a key twice")

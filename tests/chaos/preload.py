@@ -24,7 +24,7 @@ from serving.new_model_config import _load_tokenizer
 from speedrunner.agents.rendering import _environment
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
-from speedrunner.runs import identity, machine
+from speedrunner.runs import identity
 from speedrunner.workers.sandbox.isolation import show_python
 from tests.bundled_models import bundled_folder
 from tests.chaos.trial import WORLD
@@ -46,6 +46,6 @@ for package in ("speedrunner.agents", "speedrunner.methods", "speedrunner.method
         _environment(package).get_template(name)
 digest_once()
 identity._code([DoomedCorridor, SpeedRunner])
-machine.versions()
+identity.versions()
 gc.collect()
 gc.freeze()

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from serving.engine.endpoint import Endpoint
 from serving.engine.server import VllmServer
 from serving.model_configs import load_model_config
-from speedrunner.cli.bench_command import rollout
+from speedrunner.cli.bench_commands import rollout
 from tests.engine.conftest import ShortModelConfig
 
 BLOCKS = 128

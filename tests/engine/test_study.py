@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.cli.replay_command import replay
+from speedrunner.cli.bench_commands import replay
 from tests.scripted_runs import in_process
 
 pytestmark = pytest.mark.slow

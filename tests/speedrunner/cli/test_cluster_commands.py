@@ -1,17 +1,36 @@
-"""`speedrunner prepare`, against a real server in place of the hub, and `speedrunner doctor`."""
+"""`speedrunner prepare`, against a real server in place of the hub, `doctor` and `serve`."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+import os
+import re
+import shlex
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
+from serving.engine.endpoint import Endpoint, attach
+from serving.errors import InvalidModelConfig
+from serving.model_configs import CHECKOUT, adapt, load_model_config
+from speedrunner.cli.cluster_commands import serve, shell_command
+from speedrunner.config.schema import InvalidConfig
+from tests.golden_tables import Golden, refusals
 from tests.hub_server import BUNDLED, COMMIT, MODEL, HubServer, hub_model_config
-from tests.scripted_runs import in_process, speedrunner
+from tests.processes import HANGS_S, words
+from tests.scripted_runs import command, in_process, speedrunner
+from tests.stand_in_server import HEALTHY
 
 pytestmark = pytest.mark.process
+
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -119,3 +138,121 @@ class TestDoctor:
         assert found["passed"] is True
         assert {each["level"] for each in found["findings"]} <= {"ok", "warning"}
         assert set(found["findings"][0]) == {"name", "level", "text", "remedy", "details", "found"}
+
+
+@contextmanager
+def serving(*settings: str, first: str = "") -> Iterator[subprocess.Popen[str]]:
+    """The command, ended in any case; modules of the folder `first` stand before all others."""
+    process = subprocess.Popen(
+        command("serve", "model=tiny-random", *settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": f"{first}:{CHECKOUT}"},
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=HANGS_S)
+
+
+def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
+    """What it says, up to the line with that word."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if word in line:
+            return lines
+    raise AssertionError(f"it ended before it said {word!r}: {lines} {process.communicate()[1]}")
+
+
+def listeners(process: psutil.Process) -> list[psutil._common.pconn]:
+    """TCP sockets on which a process listens."""
+    return [each for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+
+
+@pytest.fixture
+def stand_in(tiny_folder: str, tmp_path: Path) -> str:
+    """A folder in which a stand-in for vLLM's server is found before vLLM."""
+    module = tmp_path / "vllm/entrypoints/launchers/api_server/entry.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(HEALTHY)
+    for folder in list(module.parents)[:4]:
+        (folder / "__init__.py").touch()
+    (tmp_path / "vllm" / "platforms.py").write_text("class current_platform:\n    is_cpu = bool\n")
+    return str(tmp_path)
+
+
+def test_a_server_answers_until_it_is_stopped(stand_in: str) -> None:
+    with serving(first=stand_in) as process:
+        *_, ready, attach_line = lines_until(process, "another terminal")
+        url = shlex.split(attach_line)[-1].removeprefix("serving.url=")
+        assert ready == f"tiny-random is ready at {url}; press Ctrl-C to stop it"
+        asyncio.run(attach(Endpoint.parse(url), "tiny-random"))
+        processes = psutil.Process(process.pid).children(recursive=True)
+        assert any("vllm" in words(each) for each in processes)
+        assert not any(listeners(each) for each in processes)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=HANGS_S)
+    assert (process.returncode, out) == (0, "stopped by SIGTERM; the server was stopped\n")
+    # A server that takes long to start is told of now and then.
+    assert [line for line in err.splitlines() if not line.startswith("starting vLLM, ")] == []
+    assert not any(each.is_running() for each in processes)
+
+
+def test_a_server_that_ends_by_itself_ends_the_command_with_its_reason(stand_in: str) -> None:
+    with serving(first=stand_in) as process:
+        *_, ready, attach_line = lines_until(process, "another terminal")
+        address = re.search("unix:[^;]*", ready)
+        assert address is not None
+        folder = Path(address[0].removeprefix("unix:")).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert attach_line.endswith(f": speedrunner run model=tiny-random serving.url={address[0]}")
+        (guard,) = psutil.Process(process.pid).children()
+        (server,) = guard.children()
+        server.kill()
+        _, err = process.communicate(timeout=HANGS_S)
+    assert process.returncode == 1
+    assert err.startswith("error: the server of model 'tiny-random' was killed by SIGKILL")
+    assert not folder.exists()
+
+
+class TestPrinting:
+    """With `--print` nothing is started."""
+
+    def test_a_socket_s_folder_and_the_model_are_made_first(self, capsys: pytest.CaptureFixture[str]) -> None:
+        serve(["model=tiny-random"], print_=True)
+        recipe, folder, server = capsys.readouterr().out.strip().split(" && ")
+        made = shlex.split(folder)
+        assert made[:3] == ["mkdir", "-m", "700"]
+        assert not Path(made[3]).exists()
+        assert shlex.split(recipe)[1:] == [
+            str(CHECKOUT / "models/random/build.py"),
+            *["--out", str(CHECKOUT / ".cache/models/tiny-random")],
+        ]
+        words = shlex.split(server)
+        assert "VLLM_CPU_KVCACHE_SPACE=1" in words
+        assert words[words.index("--uds") + 1] == f"{made[3]}/http"
+
+    def test_replicas_and_random_weights_stand_in_it(self) -> None:
+        words = shlex.split(shell_command(adapt(load_model_config("qwen3-8b"), 2, "dummy")))
+        assert words[1:4] == [str(CHECKOUT / "models/shapes/build_shapes.py"), "--shape", "qwen3-8b"]
+        assert words[words.index("--data-parallel-size") + 1] == "2"
+        assert words[words.index("--load-format") + 1] == "dummy"
+        assert "--revision" not in words
+
+    def test_its_line_is_one_that_a_shell_takes(self) -> None:
+        line = shell_command(load_model_config("tiny-random"))
+        checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("print_", [False, True])
+def test_what_cannot_be_served_is_told_in_one_line(print_: bool, golden: Golden) -> None:
+    lines = ("serving.url=unix:/x", "model=gpt-5.4-mini", "model=tiny-random model.load_format=dummy")
+    tries = [(line, partial(serve, line.split(), print_)) for line in lines]
+    golden("refused_servers.txt", refusals(tries, (InvalidConfig, InvalidModelConfig)))

@@ -39,15 +39,3 @@ def test_a_foreign_library_in_pythonpath_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
     line = f"; PYTHONPATH={tmp_path} may replace installed packages: unset it\n"
     assert (done.returncode, done.stderr.count("\n"), done.stderr.endswith(line)) == (1, 1, True)
-
-
-@pytest.mark.process
-def test_our_packages_win_over_those_of_pythonpath_here_and_in_servers(tmp_path: Path) -> None:
-    (tmp_path / "serving.py").write_text("raise RuntimeError('foreign')")
-    server = [sys.executable, "-P", "-c", "import serving"]
-    program = (
-        "import speedrunner.cli.__main__ as start; start._put_ours_first(); import serving, subprocess;"
-        f" subprocess.run({server}, check=True)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", program], env=environment, cwd=tmp_path, check=True)

@@ -39,17 +39,6 @@ print(found.level, found.text, found.remedy, sep="\\n")
 """
 
 
-@pytest.mark.parametrize(
-    ("given", "named"), [("", ""), ("OURS", ""), ("OURS:/a::/b", "/a:.:/b"), (":", ".:.")]
-)
-def test_folders_of_others_in_pythonpath_are_named(
-    given: str, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", given.replace("OURS", str(CHECKOUT)))
-    found = [each.text for each in doctor.python_path(find_needs([]))]
-    assert found == [f"it is set: packages in {named} replace installed ones of the same name"] * bool(named)
-
-
 def good(needs: Needs) -> Iterator[Finding]:
     yield ok("good", "as it should be")
 

@@ -58,13 +58,6 @@ def test_what_is_finished(played: Path) -> None:
     assert (again.state, again.episodes, again.of) == ("finished", 2, 2)
 
 
-def test_a_run_that_began_with_another_one_s_policy_had_its_skills(played: Path) -> None:
-    first, again = (Path(one(status(played), words).dir) for words in ("speedrunner-[^f]", "-from_"))
-    learnt = (first / "policies" / "v0002" / "skills.py").read_text()
-    assert "def to_flag" in learnt
-    assert (again / "policies" / "v0000" / "skills.py").read_text() == learnt
-
-
 def test_a_folder_that_was_moved_says_the_same(played: Path, tmp_path: Path) -> None:
     shutil.copytree(played, tmp_path / "elsewhere")
     assert [run.state for run in status(tmp_path)] == [run.state for run in status(played)]

@@ -282,23 +282,6 @@ class TestThePaper_sExperiments:
         assert not any(run.config.run.carry_history for run in second)
         assert all("-without_history-" in run.config.run.dir for run in second)
 
-    def test_runs_that_two_of_them_share_have_one_folder(self) -> None:
-        main = {run.config.run.dir: run.config for run in experiment("main")}
-        shared = {
-            name: [run for run in experiment(name) if run.config.run.dir in main]
-            for name in ("models", "ablations", "interpreter", "zombies", "shift", "replay", "truncation")
-        }
-        assert {name: len(runs) for name, runs in shared.items()} == {
-            "models": 51,
-            "ablations": 6,
-            "interpreter": 12,
-            "zombies": 12,
-            "shift": 15,
-            "replay": 6,
-            "truncation": 3,
-        }
-        assert all(main[run.config.run.dir] == run.config for runs in shared.values() for run in runs)
-
     def test_the_main_one_has_every_method_in_four_settings(self) -> None:
         found = {condition_name(run.config) for run in experiment("main")}
         settings = ("crafter", "scienceworld-family3", "scienceworld-family4", "babyai")

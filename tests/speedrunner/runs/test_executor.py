@@ -13,15 +13,9 @@ import pytest
 from serving.errors import EngineDead, InvalidModelConfig, ServingError, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
-from speedrunner.results.frames import frame_episodes, frame_sleeps
-from speedrunner.results.ledger import run_costs
-from speedrunner.results.means import share_sleeps
-from speedrunner.results.pricing import price_book
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.plan import Wake, unfinished_steps
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.records import Labels, Termination
-from speedrunner.store.run_data import load
 from tests.scripted_engine import (
     BLOCK,
     HANG,
@@ -42,7 +36,6 @@ from tests.scripted_runs import (
     script,
     walker,
 )
-from tests.speedrunner.run_samples import usage_of
 
 BROKEN = refuse(404, "no such thing")
 """An answer that no further try would mend: an infrastructure error."""
@@ -307,24 +300,3 @@ async def test_the_inducer_may_be_another_model(
     assert len(run.data.policies.load(1).skills) == 1
     by_model = Counter((row.model, row.labels["role"]) for row in run.data.requests)
     assert by_model["large", "inducer"] == len(hosted.requests) == 4
-    book = price_book(run.data)
-    priced = run_costs(run.data, book)
-    found = share_sleeps(frame_episodes(run.data.episodes, priced), frame_sleeps(run.data, priced))
-    costs = dict(zip(found["episode"], found["usd"], strict=True))
-    usage = usage_of(run.data.sleeps[0])
-    prices = book.models[run.model_config.name]
-    own = prices.cost(next(row.usage for row in run.data.episodes if row.episode == "train/0000"))
-    warm_ups = [prices.cost(row.usage) for row in run.data.requests if row.labels["role"] == "prefix_warm_up"]
-    assert len(warm_ups) == 2  # of the policies 0 and 1
-    sharers = sum(row.policy == 0 for row in run.data.episodes)
-    sleep_usd = 100e-6 * (usage.prompt + usage.completion)
-    assert costs["train/0000"] == pytest.approx(own + warm_ups[0] / sharers + sleep_usd / 2)
-
-
-async def test_a_task_that_was_trained_on_is_not_handed_out_again(corridor: Runs) -> None:
-    run = corridor(script(walker, LEARN))
-    await run.play("run.rollouts=1")
-    task = run.data.trajectories()[0].task
-    again = Wake(7, 0, {"train/0070": task})
-    with pytest.raises(AssertionError, match="were assigned twice"):
-        unfinished_steps([again], load(run.dir))

@@ -16,7 +16,6 @@ from serving.model_configs import load_model_config
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
-from speedrunner.runs import machine as machines
 from speedrunner.runs.identity import STRIDE, accept_changes, identity
 from speedrunner.runs.setup import set_up
 from speedrunner.store.process_notes import caveats, changes, process_lines
@@ -51,8 +50,8 @@ def test_it_has_the_digest_of_the_plan(tmp_path: Path) -> None:
 
 def test_a_machine_names_its_gpus_and_their_memory_if_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = msgspec.structs.replace(GPUS["A100"], name="NVIDIA GB10", total=0)
-    monkeypatch.setattr(machines, "read_gpus", lambda: GpuReport(installed=[GPUS["H200"], unknown]))
-    assert machines.machine.__wrapped__().gpus == ["NVIDIA H200, 143771 MiB", "NVIDIA GB10, ? MiB"]
+    monkeypatch.setattr(identities, "read_gpus", lambda: GpuReport(installed=[GPUS["H200"], unknown]))
+    assert identities.machine.__wrapped__().gpus == ["NVIDIA H200, 143771 MiB", "NVIDIA GB10, ? MiB"]
 
 
 def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
@@ -69,7 +68,7 @@ def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
 
 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
-    for each in (identities._package, machines._commit):
+    for each in (identities._package, identities._commit):
         each.cache_clear()  # type: ignore[attr-defined]
     later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
     machine = Machine("another", 64, 512.0, ["H100"] * 8)

@@ -91,7 +91,7 @@ class TestWithAServer:
         await self.interrupted(run)
         run.server.context = None
         setup = set_up(compose(run.overrides(*LONG)))
-        assert outline_runs([PlannedRun(setup)])[0].runs == 1  # which looks at no server
+        assert outline_runs([PlannedRun(setup)])["all"].runs == 1  # which looks at no server
         process = identify_process(load(run.dir), setup, print)
         assert (process.actor.context, process.changes) == (8192, [])
         await run.play(*LONG)

@@ -29,7 +29,6 @@ from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.process_notes import process_lines
-from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import (
@@ -37,12 +36,10 @@ from tests.scripted_engine import (
     Request,
     call,
     refuse,
-    say,
 )
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,
-    TO_FLAG,
     Runs,
     ScriptedRun,
     check_ledger,
@@ -137,55 +134,6 @@ class TestLearning:
         assert "is finished: nothing to play" in again.printed
         assert len(learnt.server.requests) == asked
         assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
-
-
-async def test_the_inducer_uses_all_its_tools_and_a_refused_edit_stops_nothing(corridor: Runs) -> None:
-    spare = 'def spare() -> str:\n    """Look."""\n    return look()'
-    run = corridor(
-        script(
-            inducer=(
-                call("execute_code", code="len(load_trajectories())"),
-                call("execute_code", code="show(load_trajectories(batch=0)[1])"),
-                call("write_skill", source=TO_FLAG, public=True),
-                call("write_skill", source="def broken(: pass", public=True),
-                call("write_skill", source=spare, public=False),
-                call("show_skill", name="to_flag"),
-                call("edit_skill", name="spare", old="Look.", new="Look around."),
-                call("rename_skill", name="spare", new_name="extra"),
-                call("set_visibility", name="extra", public=True),
-                call("list_skills"),
-                call("delete_skill", name="extra"),
-                call("delete_skill", name="nothing"),
-                say("I think that I am done."),
-            )
-        ),
-        "run.rollouts=2",
-    )
-    await run.play()
-    data = run.data
-    (record,) = data.sleeps
-    assert [(edit.action, edit.name, edit.error is None) for edit in record.edits] == [
-        ("write", "to_flag", True),
-        ("write", "broken", False),
-        ("write", "spare", True),
-        ("edit", "spare", True),
-        ("rename", "spare", True),
-        ("visibility", "extra", True),
-        ("delete", "extra", True),
-        ("delete", "nothing", False),
-    ]
-    (agent,) = record.agents
-    assert agent.termination is Termination.SUBMITTED
-    replies = [turn.messages[-1].content for turn in agent.turns[1:]]
-    assert replies[0].startswith("2\n\n")
-    assert "walk(steps=1)" in replies[1]
-    assert replies[3].startswith("Error: ")
-    assert replies[5].startswith("# public, called by no other skill\ndef to_flag")
-    assert replies[9].startswith("public to_flag(), calls look, walk\npublic extra(), calls look\n")
-    assert replies[11].startswith("Error: there is no skill nothing")
-    assert agent.turns[12].error is not None
-    assert "sleep/0001: 1 skills; 6 edits accepted, 2 refused" in run.printed
-    assert {row.skill_calls for row in data.episodes if row.checkpoint == 2} == {1}
 
 
 DRAW = '''import random

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from speedrunner.config.schema import SandboxConfig
-from speedrunner.runs.machine import confinement
+from speedrunner.runs.identity import confinement
 from speedrunner.workers.sandbox import isolation
 from speedrunner.workers.sandbox.child_process import Child, require
 from speedrunner.workers.sandbox.isolation import SandboxUnavailable, bubblewrap_command, interpreter

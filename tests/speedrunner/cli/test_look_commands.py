@@ -1,11 +1,13 @@
-"""`speedrunner show`: one recorded episode, whole and harmless."""
+"""`speedrunner show` and `library`."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from envs import Outcome
 from serving.model_config import Roles
@@ -22,6 +24,8 @@ from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, table
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.speedrunner.run_samples import trajectory
+
+pytestmark = pytest.mark.process
 
 
 def test_it_prints_what_was_said_called_and_seen_and_what_it_came_to(learnt: ScriptedRun) -> None:
@@ -106,3 +110,18 @@ def test_the_system_message_is_shown_as_a_model_without_thinking_and_tools_in_it
     )
     assert plain_messages(shown) == read
     assert "in at most 24 tokens" in shown[0].content
+
+
+DEEP = f"X = {'-' * 5000}1"
+
+
+def test_a_stored_version_that_breaks_the_rules_is_one_error(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    module = run / "policies" / "v0002" / "skills.py"
+    source = module.read_text()
+    assert "import re" in source
+    module.write_text(source.replace("import re", DEEP))
+    failed = in_process("library", str(run), "2")
+    assert complaint(failed).startswith(f"{run}: policy v0002 is no valid library: ")
+    assert "nested too deeply" in failed.stderr
+    assert failed.stdout == ""

@@ -1,16 +1,21 @@
-"""`speedrunner show`: list a run's episodes, or print one recorded episode or sleep."""
+"""`speedrunner show` and `library`: print recorded episodes, sleeps and skill libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
+from envs import Primitive
 from speedrunner.agents.texts import describe_failure, full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
+from speedrunner.library.library import Library
 from speedrunner.plain.console import align_columns
+from speedrunner.runs.setup import find_policy
+from speedrunner.runs.stored_setup import stored_env
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData, load
@@ -78,3 +83,40 @@ def _cells(row: EpisodeRow) -> tuple[str, ...]:
     score = "-" if row.score is None else f"{row.score:.3f}"
     counts = row.llm_calls, row.actions, row.usage.completion
     return (row.episode, str(row.termination), score, *map(str, counts))
+
+
+def library(
+    run: RunPath,
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="Default: the newest.", show_default=False)
+    ] = None,
+) -> None:
+    """Print the source of a library and who may call each skill.
+
+    Each skill is printed with the sleeps that wrote it. Notes follow if the method keeps any. The tables
+    `libraries` and `skills` of a report have sizes, complexity and calls.
+
+    Example: speedrunner library runs/demo 2
+    """
+    directory, newest = find_policy(str(run) if version is None else f"{run}:{version}")
+    library, notes = load_library(directory, newest)
+    say(library.annotated_source(notes))
+
+
+def load_library(directory: RunData, version: int, trust: Sequence[str] | None = None) -> tuple[Library, str]:
+    """Return the library and the notes of a stored version. Raises `InvalidPolicy`.
+
+    Args:
+        trust: checks the library again, with the primitives of the run's environment; names of foreign
+            classes and model configs that it may use. `None` trusts the stored library.
+    """
+    policy = directory.policies.load(version)
+    primitives: tuple[Primitive, ...] = ()
+    if trust is not None:
+        env = stored_env(directory, trust)
+        env.close()
+        primitives = env.primitives
+    try:
+        return Library(primitives).of(policy, trusted=trust is None), policy.notes
+    except InvalidPolicy as error:
+        raise InvalidPolicy(f"{directory.path}: {error}") from error

@@ -1,0 +1,215 @@
+"""`speedrunner bench`: compare this machine and its engine with stated targets, and measure token costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import to_builtins
+
+from serving.gpu_check import require_gpus
+from serving.options import running_endpoint
+from serving.sizing import fit
+from speedrunner.bench import measurement
+from speedrunner.bench.cache_probe import measure_cache
+from speedrunner.bench.cache_truth import compare_run
+from speedrunner.bench.engine import open_engine, playing_setup
+from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
+from speedrunner.bench.gpu.steps import Bench, as_served, play_steps, steps_of
+from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.record import make_folder, open_record, subject_of
+from speedrunner.bench.rollouts import measure_rollouts
+from speedrunner.bench.token_costs import measure_units, summarize
+from speedrunner.bench.tool_probe import measure_tools
+from speedrunner.cli.command import AsJson, EngineOverrides, RunPath, Trust, carry_out, show_measured
+from speedrunner.cli.output import say, say_error, waiting_line
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import Status
+from speedrunner.plain.plain_yaml import write_yaml
+from speedrunner.runs.setup import Setup, actor_model_config, set_up
+from speedrunner.runs.stored_setup import compose_stored
+from speedrunner.store.files import write_atomic
+from speedrunner.store.run_data import load
+from speedrunner.store.run_lock import RunLock
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Return several numbers written as `1,4,16`, sorted. Raises `InvalidConfig`."""
+    try:
+        parsed = sorted({int(number) for number in text.split(",")})
+    except ValueError:
+        parsed = [0]
+    if parsed[0] < 1:
+        raise InvalidConfig(f"{option} {text}: write numbers separated by commas, such as 1,4,16")
+    return parsed
+
+
+def fitted_setup(overrides: list[str]) -> Setup:
+    """Return a setup; its model is fitted to the GPUs here, or to a running server. Raises `InvalidConfig`,
+    `InvalidModelConfig`, `ServerFailed`."""
+    setup = playing_setup(overrides)
+    if setup.config.serving.url is None:
+        (gpus,) = require_gpus([setup.model_config], say_error)
+        setup = replace(setup, model_config=fit(setup.model_config, gpus))
+    elif endpoint := running_endpoint(setup.model_config, setup.config.serving):
+        setup = replace(setup, model_config=as_served(setup.model_config, endpoint))
+    return setup
+
+
+def rollout(
+    overrides: EngineOverrides = None,
+    in_flight: Annotated[str, typer.Option(help="Episodes at the same time, such as 1,4,16.")] = "32",
+    pairs: Annotated[int, typer.Option(min=1, help="Rollouts of each size, each with its replay.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Compare rollouts with a bare replay and an ideal cache.
+
+    The bare replay sends the same requests again, and does nothing else. The targets are
+    0.90 (on a GPU 0.95) of its output tokens per second, and 99 % (attention) or 97 % (hybrid models) of the
+    tokens that the cache could give. Compare tokens per second within one table only: they depend on what
+    else the machine does.
+
+    Example: speedrunner bench rollout model=tiny-random --in-flight 1,8 --pairs 3
+    """
+    levels = numbers("--in-flight", in_flight)
+    setup = playing_setup(overrides or [])
+
+    async def measure(status: Status) -> Measurement:
+        async with open_engine(setup.model_config, setup.config, status) as deployment:
+            return await measure_rollouts(deployment, setup, levels, pairs, status)
+
+    show_measured(measure, as_json)
+
+
+def gpu(
+    overrides: EngineOverrides = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
+    minutes: Annotated[float, typer.Option(min=1.0, help="Play the steps that fit into this time.")] = 40.0,
+    only: Annotated[str, typer.Option(help="Play only these steps, such as tools,utilisation.")] = "",
+) -> None:
+    """Run all benchmarks of a model on this machine, in resumable steps.
+
+    The steps are start, capacity, tool calls, prefix cache, utilisation and rollouts. Each takes at most 8
+    minutes and writes its result at once. Rerun the same command to continue and to repeat failed steps.
+    DIR/record.md has the tables for docs/gpu.md. Exit status 1: a step failed, or a target is missed.
+
+    Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
+    """
+    given = overrides or []
+    setup = fitted_setup(given)
+    steps = steps_of(setup, [name for name in only.split(",") if name])
+    make_folder(out)
+    with RunLock(out / "lock"), waiting_line() as status:
+        record = open_record(out, subject_of(setup, given))
+        carry_out(
+            lambda shutdown: play_steps(Bench(setup, record, status), steps, minutes, shutdown),
+            kept=f"; finished steps are in {out}. Rerun the same command to continue",
+        )
+    say(as_text(record))
+    if left := [step.name for step in steps if not record.has_succeeded(step.name)]:
+        chosen = [f"--only={only}"] if only else []
+        again = bench_command(record, *chosen, f"--minutes={minutes:g}", f"--out={out}")
+        say(f"Remaining steps: {', '.join(left)}\nTo continue: {again}")
+    say(f"The tables were written to {out / PAGE}")
+    if any(step.is_bad for step in record.steps.values()):
+        raise typer.Exit(1)
+
+
+def replay(
+    run: RunPath,
+    overrides: EngineOverrides = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Recorded tokens to compare.")] = 200,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a run to test whether the prefix cache changes answers.
+
+    Answers are forced to the recorded ones. The log-probabilities of some recorded tokens are compared: do
+    cached prefixes give the same distribution as computed ones? `speedrunner bench tokens` measures what the
+    cache saves.
+
+    Example: speedrunner bench replay runs/demo serving.url=unix:/path/to/socket
+    """
+    data = load(run)
+    setup = set_up(compose_stored(data, overrides or [], trust or []))
+    show_measured(lambda status: compare_run(data, setup, tokens, status), as_json)
+
+
+def tokens(
+    overrides: EngineOverrides = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
+    usd_per_gpu_hour: Annotated[
+        float,
+        typer.Option(
+            min=1e-6,
+            max=1e6,
+            help="USD of an hour of one GPU (without a GPU, of one core).",
+            show_default=False,
+        ),
+    ],
+    contexts: Annotated[str, typer.Option(help="Prompt tokens.")] = "512,2048,8192,32768",
+    in_flight: Annotated[str, typer.Option(help="Requests at the same time.")] = "1,8,32,64",
+    repeats: Annotated[int, typer.Option(min=2, help="Times that each unit is measured.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what an uncached, a cached and an output token cost.
+
+    The costs are GPU seconds and joules (without a GPU, CPU seconds) by prompt length and requests in flight.
+    DIR/measured-MODEL.yaml is a price list for --prices and prices=, at the most requests in flight. Rerun
+    the same command to resume.
+
+    Example: speedrunner bench tokens model=tiny-hybrid --usd-per-gpu-hour 0.05 --out records/tokens
+    """
+    lengths, levels = numbers("--contexts", contexts), numbers("--in-flight", in_flight)
+    setup = fitted_setup(overrides or [])
+    make_folder(out)
+    with RunLock(out / "lock"), waiting_line() as status:
+        record = open_record(out, subject_of(setup, overrides or []))
+        units, notes = carry_out(
+            lambda shutdown: measure_units(setup, record, lengths, levels, repeats, status, shutdown),
+            kept=f"; measured units are in {out}. Rerun the same command to continue",
+        )
+        measured, prices = summarize(setup, record, units, usd_per_gpu_hour)
+        file = out / f"measured-{setup.model_config.name}.yaml"
+        write_atomic(
+            file, f"# USD, seconds and joules of a million\n{write_yaml(to_builtins(prices))}".encode()
+        )
+    measured.notes += [*notes, f"The price list is {file}: speedrunner cost RUN --prices {file}"]
+    say(measurement.as_json(measured) if as_json else measurement.as_text(measured))
+
+
+def tools(
+    overrides: EngineOverrides = None,
+    count: Annotated[int, typer.Option(min=1, help="Probes in all.")] = 500,
+    in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 16,
+    as_json: AsJson = False,
+) -> None:
+    """Count valid, invalid and truncated tool calls of an engine.
+
+    Exit status 1: a call is not valid. A hosted model has no such target.
+
+    Example: speedrunner bench probe tools model=tiny-random --count 100
+    """
+    config = compose(overrides or [])
+    model_config = actor_model_config(config)
+    show_measured(lambda status: measure_tools(model_config, config, count, in_flight, status), as_json)
+
+
+def cache(
+    overrides: EngineOverrides = None,
+    turns: Annotated[int, typer.Option(min=2, help="Requests of the conversation.")] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Compare cached tokens of one conversation with the maximum.
+
+    Exit status 1: they are less than 99 % (attention) or 97 % (hybrid models) of it.
+
+    Example: speedrunner bench probe cache model=tiny-random
+    """
+    config = compose(overrides or [])
+    show_measured(lambda status: measure_cache(actor_model_config(config), config, turns, status), as_json)
