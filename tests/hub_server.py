@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -97,6 +97,10 @@ class HubServer:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+ServeHub = Callable[..., HubServer]
+"""Starts a hub with these files; see `HubServer`."""
 
 
 def digest(content: bytes) -> str:

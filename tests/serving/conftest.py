@@ -1,15 +1,18 @@
-"""Each tool format with a model that uses it."""
+"""Each tool format with a model that uses it, and a hub of models."""
 
 from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from huggingface_hub import constants
 from msgspec.structs import replace
 
 from serving.model_config import ModelConfig
@@ -17,6 +20,7 @@ from serving.model_configs import MODELS
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
 from serving.tokens.tokenizer import ChatTokenizer
+from tests.hub_server import HubServer, ServeHub
 from tests.llama3 import make_folder
 
 if TYPE_CHECKING:
@@ -70,6 +74,28 @@ class Served:
         ids = self.walks.walk(part, random.Random(seed), prefer)
         assert len(ids) <= part.tokens + 1
         return self.read(ids)
+
+
+@pytest.fixture
+def empty_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The hub's cache, without a model."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def serve_hub(empty_hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServeHub]:
+    with ExitStack() as hubs:
+
+        def serve_hub(files: Mapping[str, bytes], **options: Any) -> HubServer:
+            server = hubs.enter_context(HubServer(files, **options))
+            monkeypatch.setattr(constants, "ENDPOINT", server.url)
+            template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+            monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+            return server
+
+        yield serve_hub
 
 
 @pytest.fixture(scope="session")

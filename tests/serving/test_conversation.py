@@ -160,6 +160,20 @@ async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: 
         assert bodies[0]["max_tokens"] == rig.talk.transcript.answer_tokens
 
 
+async def test_each_role_has_its_own_bounds(
+    tiny_tokenizer: ChatTokenizer, tiny_model_config: ModelConfig
+) -> None:
+    roles = Roles(actor=Role(string_tokens=10), inducer=Role(string_tokens=70))
+    model_config = msgspec.structs.replace(tiny_model_config, roles=roles)
+    sizes = {}
+    async with scripted_model([], model_config, tiny_tokenizer) as opened:
+        for role in ("actor", "inducer", "critic"):
+            talk = opened.model.converse(role, MESSAGES, [GO], {})
+            assert isinstance(talk, TokenConversation)
+            sizes[role] = talk.transcript.answer_tokens
+    assert sizes["inducer"] == sizes["critic"] == sizes["actor"] + 60
+
+
 async def test_a_full_context_overflows_before_anything_is_sent(open_talk: Any) -> None:
     async with open_talk([], "completions", context=100) as rig:
         with pytest.raises(ContextOverflow, match="context is 100"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from serving import hub
 from serving.engine.server import VllmServer
 from serving.errors import InvalidModelConfig
 from serving.hub import FilesMissing
-from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, HubServer, hub_model_config
+from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, ServeHub, hub_model_config
 
 INDEX = b'{"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}'
 SHARDS = {
@@ -22,42 +21,20 @@ SHARDS = {
     "model-00002.safetensors": b"two",
 }
 
-
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    """Starts hubs."""
-    started: list[HubServer] = []
-
-    def serve(files: dict[str, bytes], **options: object) -> HubServer:
-        server = HubServer(files, **options).__enter__()  # type: ignore[arg-type]
-        started.append(server)
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        return server
-
-    yield serve
-    for server in started:
-        server.__exit__(None, None, None)
+pytestmark = pytest.mark.usefixtures("empty_hub_cache")
 
 
 def fetched() -> Path:
     return hub.fetch(MODEL, COMMIT, lambda line: None)
 
 
-def test_what_serving_takes_is_fetched_and_nothing_else(serve: type[HubServer]) -> None:
+def test_what_serving_takes_is_fetched_and_nothing_else(serve_hub: ServeHub) -> None:
     others = {
         "pytorch_model.bin": b"the same",
         "original/consolidated.safetensors": b"again",
         "README.md": b"",
     }
-    server = serve({**TEXTS, **WEIGHTS, **others})
+    server = serve_hub({**TEXTS, **WEIGHTS, **others})
     said: list[str] = []
     folder = hub.fetch(MODEL, COMMIT, said.append)
     assert sorted(server.fetched) == sorted({**TEXTS, **WEIGHTS})
@@ -66,15 +43,15 @@ def test_what_serving_takes_is_fetched_and_nothing_else(serve: type[HubServer]) 
     assert said == [f"fetching {MODEL} into {constants.HF_HUB_CACHE}"]
 
 
-def test_what_is_there_is_asked_of_nobody(serve: type[HubServer], monkeypatch: pytest.MonkeyPatch) -> None:
-    serve({**TEXTS, **SHARDS})
+def test_what_is_there_is_asked_of_nobody(serve_hub: ServeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_hub({**TEXTS, **SHARDS})
     folder = fetched()
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     assert fetched() == hub.complete_folder(MODEL, COMMIT) == folder
 
 
-def test_what_is_lost_is_named_and_fetched_again(serve: type[HubServer]) -> None:
-    server = serve({**TEXTS, **SHARDS})
+def test_what_is_lost_is_named_and_fetched_again(serve_hub: ServeHub) -> None:
+    server = serve_hub({**TEXTS, **SHARDS})
     folder = fetched()
     for name in ("model-00002.safetensors", "tokenizer_config.json"):
         (folder / name).resolve().unlink()
@@ -87,11 +64,11 @@ def test_what_is_lost_is_named_and_fetched_again(serve: type[HubServer]) -> None
     assert sorted(server.fetched) == ["model-00002.safetensors", "tokenizer_config.json"]
 
 
-def test_the_engine_is_kept_from_asking_for_what_is_there(serve: type[HubServer], tmp_path: Path) -> None:
+def test_the_engine_is_kept_from_asking_for_what_is_there(serve_hub: ServeHub, tmp_path: Path) -> None:
     model_config = hub_model_config(tmp_path)
     line = VllmServer(model_config, MODEL, tmp_path / "log").shell_line
     assert "HF_HUB_OFFLINE" not in line
-    serve({**TEXTS, **WEIGHTS})
+    serve_hub({**TEXTS, **WEIGHTS})
     fetched()
     assert " HF_HUB_OFFLINE=1 " in VllmServer(model_config, MODEL, tmp_path / "log").shell_line
 
@@ -106,9 +83,9 @@ def test_the_engine_is_kept_from_asking_for_what_is_there(serve: type[HubServer]
     ],
 )
 def test_what_the_hub_does_not_give_is_one_line(
-    serve: type[HubServer], options: dict[str, Any], model: str, commit: str, message: str
+    serve_hub: ServeHub, options: dict[str, Any], model: str, commit: str, message: str
 ) -> None:
-    serve(**{"files": {**TEXTS, **WEIGHTS}, **options})
+    serve_hub(**{"files": {**TEXTS, **WEIGHTS}, **options})
     with pytest.raises(FilesMissing) as caught:
         hub.fetch(model, commit, lambda line: None)
     assert message in str(caught.value)
@@ -123,9 +100,9 @@ def test_a_hub_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("refusal", "is_there"), [(None, True), (("GatedRepo", 403), False)])
 def test_the_config_file_is_fetched_alone_if_the_hub_gives_it(
-    serve: type[HubServer], refusal: tuple[str, int] | None, is_there: bool
+    serve_hub: ServeHub, refusal: tuple[str, int] | None, is_there: bool
 ) -> None:
-    server = serve(TEXTS, refusal=refusal)
+    server = serve_hub(TEXTS, refusal=refusal)
     for _ in range(2):
         file = hub.config_file(MODEL, COMMIT)
         assert (file is not None) == is_there

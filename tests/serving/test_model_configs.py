@@ -9,12 +9,43 @@ from typing import Any
 import pytest
 
 from serving.errors import InvalidModelConfig
-from serving.model_config import ModelConfig
+from serving.model_config import ServerOptions
 from serving.model_configs import CHECKOUT, adapt, load_model_config
 from serving.usage import Prices
 from serving.weights import model_path
 from tests.golden_tables import Golden, refusals
-from tests.serving.model_config_samples import COMMIT, write
+from tests.serving.model_config_samples import COMMIT, HOSTED, write
+
+MISTAKES: list[dict[str, Any]] = [
+    *({**HOSTED, "tried": None}, {"tried": ""}, {"contxt": 1}, {"roles__actor__temprature": 1.0}),
+    *({"roles__critic": {"string_tokens": 1}}, {"context": "long"}, {"context": 0}),
+    *({"roles__actor__top_p": 1.5}, {"dtype": "float8"}, {"roles__inducer": 3}, {"prices": 3}),
+    *({**HOSTED, "roles__inducer": None}, {**HOSTED, "prices": None}),
+    *({"path": None}, {"id": "Qwen/Q", "revision": COMMIT}, {"path": None, "id": "Qwen/Q"}),
+    *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
+    *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "completions"]}),
+    {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
+    {"tool_format": None},
+    *({"server__flags": {flag: 2}} for flag in ("port", "data-parallel-size")),
+    *(
+        {"server__flags": {"seed": [1]}},
+        {"server__flags": {"prefix-match-unit": 16}},
+        {"cache": "hybrid", "server__flags": {"prefix-match-unit": None}},
+    ),
+    *({"gpus": 2}, {"load_format": "dummy"}, {**HOSTED, "roles__actor__template_options": {"x": 1}}),
+    {"thinking": "generated", "roles__actor__template_options": {"enable_thinking": False}},
+    {"roles__actor__template_options": {"messages": 3}},
+    {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
+    {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
+]
+
+
+def test_a_mistake_gets_one_line_with_file_place_and_what_is_allowed(tmp_path: Path, golden: Golden) -> None:
+    tries = [
+        (changes, lambda changes=changes: load_model_config(write(tmp_path, **changes)))
+        for changes in MISTAKES
+    ]
+    golden("model_configurations.txt", refusals(tries, InvalidModelConfig, FILE=tmp_path / "model.yaml"))
 
 
 def test_a_served_model_s_file_may_leave_out_roles_prices_note_and_server(tmp_path: Path) -> None:
@@ -63,14 +94,8 @@ def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named
 
 def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Golden) -> None:
     plain = load_model_config(write(tmp_path))
-    given: list[tuple[ModelConfig, dict[str, Any]]] = [
-        *((plain, {"load_format": kind}) for kind in ("dummy", "gguf")),
-        (plain, {"replicas": 0}),
-    ]
-    tries = [
-        (f"{model_config.base_url} {changes}", partial(adapt, model_config, **changes))
-        for model_config, changes in given
-    ]
+    given: list[dict[str, Any]] = [{"load_format": "dummy"}, {"load_format": "gguf"}, {"replicas": 0}]
+    tries = [(changes, partial(adapt, plain, **changes)) for changes in given]
     golden("adapted_configurations.txt", refusals(tries, InvalidModelConfig))
 
 
@@ -88,3 +113,32 @@ def test_a_file_that_is_no_model_config_is_refused_by_name(tmp_path: Path, text:
     with pytest.raises(InvalidModelConfig, match=r"broken\.yaml") as caught:
         load_model_config(str(file))
     assert "\n" not in str(caught.value)
+
+
+def test_flags_stand_on_the_command_line_as_the_engine_reads_them() -> None:
+    flags = {"enforce-eager": True, "enable-prefix-caching": False, "block-size": 32, "config": {"a": "b"}}
+    assert ServerOptions(flags).arguments() == [
+        *["--enforce-eager", "--no-enable-prefix-caching"],
+        *["--block-size", "32", "--config", '{"a":"b"}'],
+    ]
+
+
+def test_a_model_config_says_what_its_cache_keeps(tmp_path: Path) -> None:
+    assert load_model_config(write(tmp_path)).match_unit is None
+    dense = load_model_config(write(tmp_path, server__flags={"block-size": 32}))
+    assert (dense.cache, dense.match_unit) == ("attention", 32)
+    hybrid = load_model_config(
+        write(tmp_path, cache="hybrid", server__flags={"prefix-match-unit": 16, "block-size": 640})
+    )
+    assert hybrid.match_unit == 16
+
+
+def test_replicas_and_load_format_stand_on_the_command_line(tmp_path: Path) -> None:
+    model_config = load_model_config(write(tmp_path, shape="s", server__flags={"seed": 1}))
+    flags = model_config.server.arguments()
+    assert flags[-2:] == ["--seed", "1"]
+    assert model_config.arguments() == adapt(model_config, 1, None).arguments() == flags
+    assert adapt(model_config, 2, "dummy").arguments() == [
+        *["--data-parallel-size", "2"],
+        *["--load-format", "dummy", *flags],
+    ]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from huggingface_hub import constants
 
 from serving.errors import InvalidModelConfig
-from serving.hub import FilesMissing
 from serving.model_config import ModelConfig, Roles
 from serving.model_configs import CONVERT, load_model_config
 from serving.new_model_config import check_files, describe_model
@@ -24,7 +21,7 @@ from serving.tokens.transcript import Transcript
 from serving.usage import Prices
 from tests.bundled_models import bundled_folder
 from tests.golden_tables import Golden, refusals
-from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, HubServer
+from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, ServeHub
 from tests.scripted_runs import in_process
 from tests.tool_samples import TOOLS
 
@@ -51,31 +48,15 @@ JSON = '<tool_call>{"name": "{{ c.function.name }}"}</tool_call>'
 LLAMA = '{"name": "{{ c.function.name }}", "parameters": {}}'
 
 
-@pytest.fixture(autouse=True)
-def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-
-
-@contextmanager
-def hub(contents: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with HubServer(contents) as server:
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        yield server
-
-
-def described(contents: Mapping[str, bytes], folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
+def described(contents: Mapping[str, bytes], folder: Path, serve_hub: ServeHub) -> ModelConfig:
     """Return the model config that is written for a model with these files."""
-    with hub(contents, monkeypatch):
-        text = describe_model(MODEL, "mine")
-    (file := folder / "mine.yaml").write_text(text)
+    serve_hub(contents)
+    (file := folder / "mine.yaml").write_text(describe_model(MODEL, "mine"))
     return load_model_config(str(file))
 
 
-def test_an_id_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = described(TEXTS, tmp_path, monkeypatch)
+def test_an_id_is_enough(tmp_path: Path, serve_hub: ServeHub) -> None:
+    found = described(TEXTS, tmp_path, serve_hub)
     assert (found.name, found.id, found.revision) == ("mine", MODEL, COMMIT)
     assert (found.context, found.tool_format, found.thinking) == (16384, "qwen3_json", "generated")
     assert (found.gpus, found.cache, found.prices) == (1, "attention", Prices(0, 0, 0))
@@ -96,16 +77,11 @@ def test_an_id_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_the_chat_template_shows_tool_calls_and_thinking(
-    call: str, opening: str, tool_format: str, thinking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: str, opening: str, tool_format: str, thinking: str, tmp_path: Path, serve_hub: ServeHub
 ) -> None:
-    found = described(files(call, opening), tmp_path, monkeypatch)
+    found = described(files(call, opening), tmp_path, serve_hub)
     assert (found.tool_format, found.thinking, found.tools_in) == (tool_format, thinking, "system")
     assert found.role("actor").thinking_tokens == 256  # without a thinking region, of plain text
-
-
-def test_a_missing_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with hub(TEXTS, monkeypatch), pytest.raises(FilesMissing, match="acme/none cannot be fetched: "):
-        describe_model("acme/none", "mine")
 
 
 def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_path: Path) -> None:
@@ -128,11 +104,9 @@ def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_
         assert re.search(problem + re.escape(CONVERT), done.stderr)
 
 
-def test_init_writes_the_file_and_downloads_no_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with hub({**TEXTS, **WEIGHTS}, monkeypatch) as server:
-        done = in_process("init", "model", MODEL, str(tmp_path / "mine"))
+def test_init_writes_the_file_and_downloads_no_weights(tmp_path: Path, serve_hub: ServeHub) -> None:
+    server = serve_hub({**TEXTS, **WEIGHTS})
+    done = in_process("init", "model", MODEL, str(tmp_path / "mine"))
     assert done.returncode == 0, done.stderr
     assert sorted(file.name for file in (tmp_path / "mine").iterdir()) == ["tiny.yaml"]
     assert load_model_config(str(tmp_path / "mine" / "tiny.yaml")).id == MODEL

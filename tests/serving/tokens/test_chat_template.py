@@ -10,7 +10,6 @@ from typing import Literal
 import pytest
 
 from serving.errors import InvalidModelConfig
-from serving.tokens.chat_template import REASONING
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
@@ -22,15 +21,8 @@ TEMPLATES = Path(__file__).parents[2] / "data" / "chat_templates"
 
 TOKENS = (
     *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]"),
-    *(
-        "<|sor|>",
-        "<|eor|>",
-        "<|start_header_id|>",
-        "<|end_header_id|>",
-        "<|eot_id|>",
-        "<|eom_id|>",
-        "<|end_of_text|>",
-    ),
+    *("<|sor|>", "<|eor|>", "<|start_header_id|>", "<|end_header_id|>"),
+    *("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
 )
 
 EOS = {
@@ -101,12 +93,6 @@ def test_a_model_reads_its_tools_the_form_of_a_call_and_each_reply(
     text = converse(tokenizer, name).text
     note = tokenizer.template.note(tools_in_system=True)
     golden(f"chat_templates/{name}.txt", f"[{note or 'it shows tools, but in its own way'}]\n{text}\n")
-    first = text[: text.index("Find the door.") + 200]
-    assert all(word in first for word in ("You walk.", '"go"', "steps"))
-    assert REASONING.format(tokens=16) in first
-    assert "Walk some steps." in first
-    assert text.count("Find the door.") == 1
-    assert tokenizer.template.eos in text or name == "no_system"  # there, <eos> ends an answer, but no turn
 
 
 def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None:

@@ -14,17 +14,11 @@ from hypothesis import strategies as st
 from serving.errors import InvalidModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
+from tests.hub_server import COMMIT
 
 CONTROL = [
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "</tool_call>",
-    "<tool_response>",
-    "</tool_response>",
+    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>"),
+    *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"),
 ]
 
 
@@ -147,18 +141,9 @@ def test_a_folder_without_tokenizer_or_template_is_refused_in_one_line(
         ChatTokenizer(tmp_path)
 
 
-class TestTheHub:
-    MODEL, COMMIT = "Qwen/Qwen3-8B", "b968826d9c46dd6066d109eabc6255188de91218"
-
-    @pytest.fixture(autouse=True)
-    def empty_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-
-    def test_a_commit_in_the_cache_is_asked_of_nobody(
-        self, tiny_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-        snapshot = tmp_path / "models--Qwen--Qwen3-8B" / "snapshots" / self.COMMIT
-        shutil.copytree(tiny_folder, snapshot)
-        assert ChatTokenizer(self.MODEL, self.COMMIT).control_id("<|im_end|>")
+def test_a_commit_in_the_cache_is_asked_of_nobody(
+    tiny_folder: str, empty_hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    shutil.copytree(tiny_folder, empty_hub_cache / "models--Qwen--Qwen3-8B" / "snapshots" / COMMIT)
+    assert ChatTokenizer("Qwen/Qwen3-8B", COMMIT).control_id("<|im_end|>")

@@ -14,7 +14,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
 from tests.grammar_walks import Walks, avoids
-from tests.scripted_engine import Answer, call, say
+from tests.scripted_engine import Answer, call
 from tests.tool_samples import STRING, record
 from tests.transcript_samples import transcript_of
 
@@ -36,45 +36,8 @@ def transcript(
     return transcript_of(tokenizer, MESSAGES, [GO], thinking_tokens=thinking_tokens, thinking=style, **fields)
 
 
-def ids_of(tokenizer: ChatTokenizer, answer: Answer | str, ended: bool = True) -> list[int]:
-    text = answer.written if isinstance(answer, Answer) else answer
+def ids_of(tokenizer: ChatTokenizer, text: str, ended: bool = True) -> list[int]:
     return tokenizer.framed(text + ("<|im_end|>" if ended else ""))
-
-
-def test_each_prompt_begins_with_the_previous_one_and_its_answer(tiny_tokenizer: ChatTokenizer) -> None:
-    talk = transcript(tiny_tokenizer)
-    answers = [call("go", to="é\n"), say("hm"), call("go", to=""), call("fly"), call("go", to="x")]
-    replies = ["a wall", "", "<|im_end|> 😀", "no such tool", "line\nline\n"]
-    for answer, reply in zip(answers, replies, strict=True):
-        prompt, generated = list(talk.ids), ids_of(tiny_tokenizer, answer)
-        talk.answer(generated)
-        talk.tell(reply)
-        assert talk.ids[: len(prompt) + len(generated)] == prompt + generated
-        assert len(talk.ids) > len(prompt) + len(generated)
-
-
-def test_the_whole_reads_as_the_template_would_write_it(
-    tiny_tokenizer: ChatTokenizer, tiny_folder: str
-) -> None:
-    from transformers import PreTrainedTokenizerFast
-
-    talk = transcript(tiny_tokenizer, thinking_tokens=50)
-    talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="é").calls, thinking="left?")))
-    talk.tell("a wall")
-    talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="é").calls, thinking="stuck")))
-    talk.tell("a door")
-    function = {"name": "go", "arguments": {"to": "é"}}
-    said: list[dict[str, Any]] = [
-        *MESSAGES,
-        {"role": "assistant", "reasoning_content": "left?", "tool_calls": [{"function": function}]},
-        {"role": "tool", "content": "a wall"},
-        {"role": "assistant", "reasoning_content": "stuck", "tool_calls": [{"function": function}]},
-        {"role": "tool", "content": "a door"},
-    ]
-    plain = PreTrainedTokenizerFast.from_pretrained(tiny_folder)
-    whole = plain.apply_chat_template(said, tools=[GO.openai], tokenize=False, add_generation_prompt=True)
-    assert talk.text == whole
-    assert talk.ids == plain(whole, add_special_tokens=False)["input_ids"]
 
 
 def test_an_answer_is_read_whatever_ids_spell_it(tiny_tokenizer: ChatTokenizer) -> None:
@@ -93,21 +56,6 @@ def test_an_answer_is_read_whatever_ids_spell_it(tiny_tokenizer: ChatTokenizer) 
         reasoning = tiny_tokenizer.decode(ids[: answer.reasoning_tokens])
         assert reasoning.startswith("<think>\nso\n</think>")
         assert "</think>" not in tiny_tokenizer.decode(ids[: answer.reasoning_tokens - 1])
-
-
-@pytest.mark.parametrize(
-    ("style", "written"),
-    [("generated", "<think>\n a\n\nb \n</think>\n\n"), ("prompted", " a\n\nb \n</think>\n\n")],
-)
-def test_reasoning_is_kept_verbatim_without_its_frame(
-    tiny_tokenizer: ChatTokenizer, style: ThinkingStyle, written: str
-) -> None:
-    answer = transcript(tiny_tokenizer, style, 9).answer(
-        ids_of(tiny_tokenizer, written + call("go", to="</think>").written)
-    )
-    assert answer.reasoning == " a\n\nb "
-    assert answer.call == ToolCall("go", {"to": "</think>"})
-    assert answer.text == call("go", to="</think>").written
 
 
 @pytest.mark.parametrize("style", ["generated", "prompted"])
@@ -146,7 +94,7 @@ def test_a_string_that_has_all_tokens_that_it_may_have_was_cut(
 def test_a_cut_answer_is_closed_and_answered_as_a_user_would(tiny_tokenizer: ChatTokenizer) -> None:
     talk = transcript(tiny_tokenizer)
     prompt = list(talk.ids)
-    ids = ids_of(tiny_tokenizer, call("go", to="far away"), ended=False)[:-3]
+    ids = ids_of(tiny_tokenizer, call("go", to="far away").written, ended=False)[:-3]
     answer = talk.answer(ids)
     assert isinstance(answer.problem, TruncatedCall)
     assert answer.call is None
@@ -182,12 +130,16 @@ def test_what_was_read_of_an_answer_is_enough_to_write_it_again(
     tiny_tokenizer: ChatTokenizer, style: ThinkingStyle, begin: str, thoughts: list[str] | None
 ) -> None:
     talk = transcript(tiny_tokenizer, style, thinking_tokens=0 if thoughts is None else 32)
-    end = "" if style == "none" else "\n</think>\n\n"
-    framed = [f"{begin}{thought}{end}" for thought in thoughts] if thoughts else [""]
-    for written in (frame + text for frame in framed for text in (call("go", to="x").written, "No call.")):
-        answer = talk.answer(ids_of(tiny_tokenizer, written))
-        assert talk.written(answer.reasoning, answer.text) == written
-        talk.tell("Go on.")
+    end = "" if style == "none" or thoughts is None else "\n</think>\n\n"
+    for thought in thoughts or [""]:
+        for text in (call("go", to="</think>").written, "No call."):
+            written = f"{begin}{thought}{end}{text}"
+            answer = talk.answer(ids_of(tiny_tokenizer, written))
+            assert talk.written(answer.reasoning, answer.text) == written
+            if style != "none":
+                assert (answer.reasoning, answer.text) == (thought, text)
+            assert answer.call == (ToolCall("go", {"to": "</think>"}) if text != "No call." else None)
+            talk.tell("Go on.")
 
 
 CLOSING = "\n\nTime is up."
