@@ -71,7 +71,7 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
         answers_count: bool = True,
         execute: Callable[[ToolCall], Awaitable[ToolReply]] = executed,
         context: int | None = None,
-        error: type[Exception] | None = None,
+        error: type[BaseException] | None = None,
         most_repeats: int = 0,
     ) -> Work:
         model_config = roomy(tiny_model_config, context=context or tiny_model_config.context)
@@ -217,17 +217,13 @@ class TestTurns:
 
     @pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
     async def test_a_turn_whose_tool_raises_is_recorded_too(
-        self, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer, error: type[BaseException]
+        self, work: Any, error: type[BaseException]
     ) -> None:
         async def broken(tool: ToolCall) -> ToolReply:
             raise error
 
-        turns: list[Turn] = []
-        async with scripted_model([DEEPER], roomy(tiny_model_config), tiny_tokenizer) as engine:
-            conversation = engine.model.converse("actor", [{"role": "user", "content": "Dig."}], TOOLS, {})
-            with pytest.raises(error):
-                await run_agent(conversation, OPENING, broken, Clock(5), lambda turn, _: turns.append(turn))
-        (turn,) = turns
+        done = await work([DEEPER], execute=broken, error=error)
+        (turn,) = done.turns
         assert turn.call == ToolCall("dig", {"depth": 1})
         assert turn.executed is None
 

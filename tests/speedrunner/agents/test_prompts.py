@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 
@@ -77,15 +76,6 @@ def test_an_environments_text_is_not_taken_for_a_template() -> None:
 def test_a_missing_variable_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="observation"):
         render(ACTOR, "user", instruction="dig")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_inducer_reads_every_primitive_as_skills_call_it(name: str, tmp_path: Path) -> None:
-    samples = Samples(envs.make(name), tmp_path)
-    listed = [line[2:] for line in said(samples.inducing(0)).splitlines() if line.startswith("- ")]
-    for primitive in samples.env.primitives:
-        assert f"{primitive.name}{primitive.signature}: {primitive.doc}" in listed
-        assert isinstance(primitive.signature, inspect.Signature)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -84,14 +84,6 @@ def walker_of(empty: Library) -> Library:
 
 
 class TestEdits:
-    def test_a_written_skill_is_the_functions_own_text(self, empty: Library) -> None:
-        library = write(empty, WALK_FAR, public=False, sleep=3)
-        (skill,) = library.skills
-        assert skill.name == "walk_far"
-        assert library.named["walk_far"].source == WALK_FAR.strip()
-        assert library.doc("walk_far") == "Walk to the right."
-        assert (skill.public, skill.created, skill.edited) == (False, 3, 3)
-
     @pytest.mark.parametrize(
         "body",
         [
@@ -307,14 +299,6 @@ class TestSignatures:
         library = Library(Corridor().primitives, check=lambda spec: checked.append(spec.name))
         write(write(library, WALK_FAR), RUN)
         assert checked == ["walk_far", "run"]
-
-
-class TestModule:
-    def test_the_module_runs_with_the_primitives_among_its_globals(self, empty: Library) -> None:
-        library = write(write(empty, WALK_FAR), "LENGTH = 10\n" + RUN.replace("10", "LENGTH"))
-        module = {"walk": lambda steps: f"walked {steps}"}
-        exec(library.source, module)
-        assert module["run"]() == "walked 10"  # type: ignore[call-arg]
 
 
 class TestWhatIsAccepted:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from speedrunner.methods.method_base import MethodBroke
@@ -83,12 +81,3 @@ async def test_what_a_method_forgets_to_return_is_told_in_one_line(
         await run.play(f"method.call={call_}", "run.rollouts=1", "run.test_episodes=0")
     name = "tests.odd_methods:Forgetful"
     assert str(broke.value) == f"method {name}: {call_} must return {kind}, but returned None"
-
-
-def test_each_prefix_that_several_episodes_share_is_sent_once(replayed: ScriptedRun) -> None:
-    warmed = Counter(
-        Labels.of(row.labels).policy
-        for row in replayed.data.requests
-        if row.labels["role"] == "prefix_warm_up"
-    )
-    assert warmed == {0: 1, 1: 1, 2: 1}

@@ -21,12 +21,6 @@ def optimizer(*notes: str) -> Script:
 
 
 class TestASession:
-    async def test_notes_after_each_sleep_are_what_was_written_last(self, corridor: Runs) -> None:
-        run = corridor(optimizer("Walk right.", "Walk right.\n\n- far", "  The flag is to the right. "))
-        await run.play("method=opo", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
-        notes = [run.data.policies.load(version).notes for version in range(4)]
-        assert notes == ["", "Walk right.", "Walk right.\n\n- far", "The flag is to the right."]
-
     async def test_actor_and_optimizer_read_them_byte_for_byte_and_the_optimizer_whole_episodes(
         self, corridor: Runs
     ) -> None:
@@ -51,7 +45,7 @@ class TestASession:
     async def test_empty_notes_are_refused_and_three_such_answers_change_nothing(
         self, corridor: Runs
     ) -> None:
-        run = corridor(optimizer(" ", "Walk.", *[""] * 3))
+        run = corridor(optimizer(" ", "  Walk. ", *[""] * 3))
         await run.play("method=opo", "run.test_episodes=0")
         assert [run.data.policies.load(version).notes for version in range(3)] == ["", "Walk.", "Walk."]
         (agent,) = run.data.sleeps[1].agents

@@ -188,13 +188,12 @@ def digest(content: bytes, folder: Path, name: str = "model.bin") -> str:
     return identities._digest_of([file])
 
 
-class TestDigests:
-    @pytest.mark.parametrize("start", [0, 17, STRIDE, 2 * STRIDE])
-    def test_no_tensor_of_a_stretch_changes_unseen(self, tmp_path: Path, start: int) -> None:
-        weights = bytearray(3 * STRIDE)
-        before = digest(weights, tmp_path)
-        weights[start : start + STRIDE] = b"x" * STRIDE
-        assert digest(weights[: 3 * STRIDE], tmp_path) != before
+@pytest.mark.parametrize("start", [0, 17, STRIDE, 2 * STRIDE])
+def test_no_tensor_of_a_stretch_changes_unseen(tmp_path: Path, start: int) -> None:
+    weights = bytearray(3 * STRIDE)
+    before = digest(weights, tmp_path)
+    weights[start : start + STRIDE] = b"x" * STRIDE
+    assert digest(weights[: 3 * STRIDE], tmp_path) != before
 
 
 def said(*processes: Process, method: str = "asi", rollouts: int = 8) -> list[str]:

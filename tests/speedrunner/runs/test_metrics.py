@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import msgspec
 import pytest
 
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
 from speedrunner.runs import metrics
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.run_data import RunData, load
-from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import (
-    LEARN,
-    SCHEDULE,
-    ScriptedRun,
-    in_process,
-    roomy,
-    script,
-    speedrunner,
-    walker,
-)
+from speedrunner.store.run_data import RunData
+from tests.scripted_runs import LEARN, Runs, script, speedrunner, walker
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def run(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> RunData:
-    folder = tmp_path_factory.mktemp("curves")
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        model_config = msgspec.structs.replace(
-            roomy(tiny_model_config), caveat="its answers come from a script"
-        )
-        played = ScriptedRun(folder, model_config, engine)
-        # In a process of its own: W&B says more where some packages are imported.
-        done = speedrunner("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}", "logging=both")
+def run(shared_corridor: Runs) -> RunData:
+    played = shared_corridor(script(walker, LEARN), "logging=both", caveat="its answers come from a script")
+    # In a process of its own: W&B says more where some packages are imported.
+    done = speedrunner("run", *played.overrides())
     assert (done.returncode, done.stderr) == (0, "")
     assert "no more curves" not in done.stdout
-    return load(folder / "run")
+    return played.data
 
 
 def scalars(run: RunData) -> dict[str, dict[int, float]]:
@@ -95,20 +73,14 @@ def test_wandb_has_an_offline_run_with_the_configuration(run: RunData) -> None:
 
 
 def test_one_that_fails_is_told_once_and_the_run_goes_on(
-    tmp_path: Path,
-    tiny_model_config: ModelConfig,
-    tiny_tokenizer: ChatTokenizer,
-    monkeypatch: pytest.MonkeyPatch,
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(metrics.TensorBoard, "log", full)
-    with ScriptedEngine(tiny_tokenizer, script(walker)) as engine:
-        played = ScriptedRun(tmp_path, roomy(tiny_model_config), engine)
-        settings = ("method=react", "run.rollouts=0", "logging=tensorboard", f"run.dir={tmp_path / 'run'}")
-        given = {each.partition("=")[0]: each for each in (*SCHEDULE, *played.arguments, *settings)}
-        done = in_process("run", *given.values())
+    run = corridor(script(walker), "method=react", "run.rollouts=0", "logging=tensorboard")
+    done = run.cli()
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("warning: stopped writing curves for tensorboard: OSError: disk full") == 1
-    assert len(load(tmp_path / "run").episodes) == 2
+    assert len(run.data.episodes) == 2

@@ -83,11 +83,6 @@ class TestFinishedRun:
         extended, planned = ([each.policies.load(n) for n in range(3)] for each in (run.data, learnt.data))
         assert extended == planned
 
-        asked = len(run.server.requests)
-        await run.play("run.rollouts=4")
-        assert "is finished: nothing to play" in run.printed
-        assert len(run.server.requests) == asked
-
     async def test_of_a_method_that_does_not_learn_gets_evaluations(self, corridor: Runs) -> None:
         run = corridor(script(walker), "method=react", "run.rollouts=2")
         await run.play()

@@ -20,7 +20,7 @@ import yaml
 from serving.errors import SpendingCapReached
 from serving.model_configs import CHECKOUT
 from serving.probes import start_check
-from serving.usage import Prices, Usage
+from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.results.pricing import price_book
 from speedrunner.runs import identity
@@ -29,7 +29,6 @@ from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.process_notes import process_lines
-from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import (
     Answer,
@@ -44,7 +43,6 @@ from tests.scripted_runs import (
     ScriptedRun,
     check_ledger,
     check_whole,
-    complaint,
     flag,
     keys,
     script,
@@ -106,15 +104,6 @@ class TestLearning:
             "sleep/0001",
             "sleep/0002",
         }
-
-    def test_the_ledger_agrees_with_the_engine_to_the_token(self, learnt: ScriptedRun) -> None:
-        total = sum((row.usage or Usage() for row in learnt.data.requests), Usage())
-        engine = learnt.server
-        assert (total.prompt, total.cached, total.completion) == (
-            engine.prompt,
-            engine.cached,
-            engine.generated,
-        )
 
     def test_the_configuration_and_what_it_was_played_with_are_kept(self, learnt: ScriptedRun) -> None:
         config = yaml.safe_load((learnt.dir / "config.yaml").read_text())
@@ -243,13 +232,6 @@ class TestGoingOn:
         await learnt_copy.play("run.in_flight=1", "prices=gpt-5.4-mini", "verbosity=debug", "task.index=3")
         check_whole(learnt_copy)
         assert len(learnt_copy.data.processes) == 2
-
-    def test_a_second_process_is_refused_and_told_of_the_first(self, corridor: Runs) -> None:
-        run = corridor(script())
-        with RunDirectory.open_for_writing(run.dir):
-            done = run.cli()
-        assert f"{run.dir} is in use by process {os.getpid()} of " in complaint(done)
-        assert run.server.requests == []
 
     async def test_a_drain_ends_what_is_in_flight_and_the_run_goes_on(self, corridor: Runs) -> None:
         shutdown = Shutdown(lambda line: None, 60.0)

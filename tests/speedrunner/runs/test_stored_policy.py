@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from rich.console import Console
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.planned_runs import PlannedRun
 from speedrunner.runs.player import play_runs
-from speedrunner.runs.setup import Setup, find_policy, first_policy, set_up
+from speedrunner.runs.setup import Setup, set_up
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.stored_setup import evaluation_config
 from speedrunner.store.run_data import load
@@ -143,10 +142,3 @@ def test_a_skill_that_cannot_be_hidden_is_named_before_anything_is_written(
     done = in_process("run", *words, *learnt_copy.arguments, "--trust", CORRIDOR)
     assert done.stderr == f"error: run.start_from={source}:2: library.{part}: {problem}\n"
     assert not (tmp_path / "new").exists()
-
-
-async def test_another_run_may_start_from_its_policy(learnt_copy: ScriptedRun) -> None:
-    other = replace(learnt_copy, name="other")
-    await other.play(f"run.start_from={learnt_copy.dir}:1", "run.rollouts=2", "run.eval_every=2")
-    assert [row.llm_calls for row in other.data.episodes] == [1] * 6
-    assert other.data.policies.load(0) == first_policy(*find_policy(f"{learnt_copy.dir}:1"))

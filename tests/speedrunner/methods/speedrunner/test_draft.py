@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -10,8 +9,7 @@ from functools import partial
 import pytest
 
 import envs
-from serving.tokens.tools import ToolCall
-from speedrunner.agents.loop import Toolbox, ToolError
+from speedrunner.agents.loop import ToolError
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.draft import Draft
@@ -187,28 +185,3 @@ class TestEditing:
             assert (refused.action, refused.name, refused.error) == (action, name, messages[what])
             assert (writing.library, edits) == (before, [])
         golden("library/refused_drafts.txt", table(messages))
-
-
-class TestTools:
-    def test_every_tool_is_documented_and_named_in_the_order_of_use(self, draft: Drafts) -> None:
-        tools = draft().tools(all_public=False)
-        assert [tool.__name__ for tool in tools] == [
-            "list_skills",
-            "show_skill",
-            "write_skill",
-            "set_visibility",
-            "edit_skill",
-            "rename_skill",
-            "delete_skill",
-        ]
-        assert all(inspect.getdoc(tool) for tool in tools)
-
-    async def test_without_private_skills_no_tool_knows_of_them(self, draft: Drafts) -> None:
-        writing = draft()
-        tools = writing.tools(all_public=True)
-        assert "set_visibility" not in [tool.__name__ for tool in tools]
-        specs = Toolbox(tools, writing.list_skills).specs
-        assert not any("public" in str(spec.parameters) or "private" in spec.doc for spec in specs)
-        call = ToolCall("write_skill", {"source": SKILL})
-        await Toolbox(tools, writing.list_skills).execute(call, 8192)
-        assert writing.library.skills[0].public

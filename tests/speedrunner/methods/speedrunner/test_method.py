@@ -102,27 +102,6 @@ def night(
 
 
 @pytest.mark.process
-async def test_the_edited_library_is_the_next_policy(night: Nights) -> None:
-    slept = await night([WRITE, call("write_skill", source="def broken(", public=True), FINISH])
-    assert [skill.name for skill in slept.policy.skills] == ["advance"]
-    assert [edit.error is None for edit in slept.tools.edits] == [True, False]
-    (agent,) = slept.tools.agents
-    assert (agent.role, agent.termination, len(agent.turns)) == ("inducer", Termination.SUBMITTED, 3)
-    assert "Error: " in slept.seen[2]
-    assert slept.tools.error is None
-
-
-@pytest.mark.process
-async def test_its_code_runs_over_the_trajectories_with_the_draft_at_hand(night: Nights) -> None:
-    count = "failed = [t for t in load_trajectories() if not t['outcome']['success']]; len(failed)"
-    slept = await night(
-        [call("execute_code", code=count), WRITE, call("execute_code", code="library.advance()"), FINISH]
-    )
-    assert "\n0\n" in slept.seen[1]
-    assert "NotAvailable: go_forward is not available here" in slept.seen[3]
-
-
-@pytest.mark.process
 async def test_the_list_of_new_episodes_says_which_ended_in_a_loop(
     night: Nights, directory: RunDirectory
 ) -> None:

@@ -118,20 +118,16 @@ async def test_a_library_that_does_something_else(learnt: ScriptedRun, tmp_path:
     assert all("turn 1: to_flag > walk, arguments" in each for each in told(check))
 
 
-class TestATree:
-    STEP = CallNode("walk", "primitive", {"steps": 1}, "on", actions=1, seconds=0.1)
+def skill(seconds: float = 1.0, result: object = "there") -> CallNode:
+    step = CallNode("walk", "primitive", {"steps": 1}, "on", actions=1, seconds=0.1)
+    return CallNode("go", "skill", {}, result, calls=[step], seconds=seconds)
 
-    def skill(self, **changes: Any) -> CallNode:
-        values: dict[str, Any] = {"arguments": {}, "result": "there", "calls": [self.STEP]}
-        return CallNode("go", "skill", **(values | changes))
 
-    def test_seconds_do_not_count(self) -> None:
-        assert find_first_difference(self.skill(seconds=1.0), self.skill(seconds=2.0)) is None
-
-    def test_nor_does_where_an_object_lies_in_memory(self) -> None:
-        one, other = ([f"<Door object at 0x7f9af260{n}b50>"] for n in (1, 2))
-        assert find_first_difference(self.skill(result=one), self.skill(result=other)) is None
-        assert find_first_difference(self.skill(result=one), self.skill(result=["<Door object>"])) is not None
+def test_neither_seconds_nor_places_of_objects_in_memory_count() -> None:
+    assert find_first_difference(skill(seconds=1.0), skill(seconds=2.0)) is None
+    one, other = (skill(result=[f"<Door object at 0x7f9af260{n}b50>"]) for n in (1, 2))
+    assert find_first_difference(one, other) is None
+    assert find_first_difference(one, skill(result=["<Door object>"])) is not None
 
 
 async def test_a_call_that_is_a_mistake_repeats_with_its_traceback(corridor: Runs) -> None:
