@@ -31,6 +31,8 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated
@@ -59,6 +61,9 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # keeps counting
 
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 """Errors of a file that another process removed; NFS says ESTALE for one that this process has seen."""
+
+TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+"""Errors of a folder with another owner's file."""
 
 
 class LockHeld(StorageError):
@@ -122,9 +127,9 @@ def _restart() -> int:
     return int(count) if count.isdigit() else 0
 
 
-def job_has_ended(owner: Owner) -> bool:
+def job_has_ended(owner: Owner | None) -> bool:
     """Return whether the Slurm job of an owner on another machine has ended."""
-    if owner.job is None or owner.cluster != os.environ.get("SLURM_CLUSTER_NAME"):
+    if owner is None or owner.job is None or owner.cluster != os.environ.get("SLURM_CLUSTER_NAME"):
         return False
     if owner.job == own_job():  # Slurm restarts a job only after all its processes have ended
         return owner.restart < _restart()
@@ -153,9 +158,9 @@ def _start(pid: int) -> int | None:
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 
-def is_alive(owner: Owner) -> bool | None:
+def is_alive(owner: Owner | None) -> bool | None:
     """Return whether the owner's process runs; `None` if this machine's process table does not show it."""
-    if owner.machine != _machine():
+    if owner is None or owner.machine != _machine():
         return None
     try:
         os.kill(owner.pid, 0)
@@ -214,12 +219,8 @@ class RunLock:
         self._thread.join()
         with explain_errors(self.path, "released"):
             self._file.unlink(missing_ok=True)
-            try:
+            with _ignore(*TAKEN, *GONE):  # remaining files belong to the next owner or to a reader
                 self.path.rmdir()
-            except OSError as failure:
-                # Remaining files belong to the next owner or to a reader.
-                if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST, *GONE):
-                    raise
 
     def check(self) -> None:
         """Raise `LockLost` if another process took over the lock while this one seemed dead.
@@ -258,37 +259,28 @@ class RunLock:
         with explain_errors(self.path, "written"):
             claim.mkdir(mode=FOLDER_MODE)
             try:
-                # A lock whose owner cannot be read after a power cut would block the run until it is stale.
-                write_new(claim / self._file.name, owner)
-                sync_folder(claim)
-                claim.rename(self.path)
-            except OSError as error:
-                # Another process holds it, or a new owner has removed this claim.
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, *GONE):
-                    raise
+                with _ignore(*TAKEN, *GONE):  # a new owner removes claims
+                    # A lock whose owner cannot be read after a power cut would block the run until it is
+                    # stale.
+                    write_new(claim / self._file.name, owner)
+                    sync_folder(claim)
+                    claim.rename(self.path)
             finally:
                 shutil.rmtree(claim, ignore_errors=True)
             # The rename's result is not reliable: NFS may repeat a rename after losing its first answer.
             return self._file.exists()
 
     def _holder(self) -> Path | None:
-        with explain_errors(self.path, "read"):
-            try:
-                return _find_holder(self.path)
-            except OSError as error:
-                if error.errno not in GONE:
-                    raise
-                return None
+        with explain_errors(self.path, "read"), _ignore(*GONE):
+            return _find_holder(self.path)
+        return None
 
     def _is_stale(self, holder: Path) -> bool:
         owner = _read_owner(holder)
-        alive = None if owner is None else is_alive(owner)
-        if alive is not None:
+        if (alive := is_alive(owner)) is not None:
             return not alive
         silence_s = self._silence(holder)
-        if silence_s <= 2 * BEAT_S or owner is None:
-            return silence_s > STALE_S
-        return silence_s > STALE_S or job_has_ended(owner)
+        return silence_s > STALE_S or (silence_s > 2 * BEAT_S and job_has_ended(owner))
 
     def _silence(self, holder: Path) -> float:
         """Return the seconds since the last sign of life, on the file system's clock."""
@@ -296,23 +288,30 @@ class RunLock:
         with explain_errors(self.path, "checked"):
             probe.touch()
             try:
-                return probe.stat().st_mtime - holder.stat().st_mtime
-            except OSError as error:
-                if error.errno not in GONE:
-                    raise
+                with _ignore(*GONE):
+                    return probe.stat().st_mtime - holder.stat().st_mtime
                 return 0.0  # the next try reads the new state
             finally:
                 probe.unlink(missing_ok=True)
 
     def _held_by(self, holder: Path) -> LockHeld:
-        owner = _read_owner(holder)
         line = f"{self.path.parent} is in use by {_describe(holder)}: wait for it or stop it"
-        if owner is None or is_alive(owner) is None:
+        if is_alive(_read_owner(holder)) is None:
             line += (
                 f" (if it no longer runs, the lock expires {STALE_S:.0f} s after its last sign of life,"
                 f" which was {max(self._silence(holder), 0.0):.0f} s ago)"
             )
         return LockHeld(line)
+
+
+@contextmanager
+def _ignore(*errors: int) -> Iterator[None]:
+    """Ignore these errors of the file system."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in errors:
+            raise
 
 
 def _find_holder(path: Path) -> Path | None:
@@ -338,13 +337,9 @@ def owner_of(path: Path) -> str | None:
     A process on another machine counts as dead `STALE_S` seconds after its last sign of life, on this
     machine's clock.
     """
-    try:
-        holder = _find_holder(path)
-        silence_s = 0.0 if holder is None else time.time() - holder.stat().st_mtime
-    except OSError:
-        return None
-    if holder is None:
-        return None
-    owner = _read_owner(holder)
-    alive = None if owner is None else is_alive(owner)
-    return _describe(holder) if (silence_s <= STALE_S if alive is None else alive) else None
+    with suppress(OSError):
+        if holder := _find_holder(path):
+            silence_s = time.time() - holder.stat().st_mtime
+            alive = is_alive(_read_owner(holder))
+            return _describe(holder) if (silence_s <= STALE_S if alive is None else alive) else None
+    return None
