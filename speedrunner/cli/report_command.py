@@ -38,33 +38,33 @@ def report(
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
     with waiting_line() as status:
-        found = collect(folders, prices, status)
+        collected = collect(folders, prices, status)
         out = out or _own_folder(folders)
-        tables = table_files(found.tables, found.caveats)
+        tables = table_files(collected.tables, collected.caveats)
         write_folder(out, tables)  # fails before the figures are drawn
-        made = figures(found.conditions)
+        made = figures(collected.conditions)
         status("drawing figures")
         files = [*map(draw_files, made)]
         images = [content[f"figures/{figure.name}.svg"] for figure, content in zip(made, files, strict=True)]
         text = page(
             ", ".join(folder.resolve().name for folder in folders),
-            found,
+            collected,
             [*zip(made, images, strict=True)],
         )
-        drawn = {path: content for each in files for path, content in each.items()}
+        drawn = {path: content for contents in files for path, content in contents.items()}
         if (out / "report.html").exists():
             _remove_others(out, {*tables, *drawn})
         write_folder(out, {**drawn, "report.html": text.encode()})
-    columns, rows = found.overview
+    columns, rows = collected.overview
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
     say(*align_columns([columns, *shown], left=3), "")
-    first, *others = describe(found)
+    first, *others = describe(collected)
     others = others if notes else [f"{len(others)} notes on unfinished runs and the paper's numbers: --notes"]
-    say(first, *found.notes, *found.caveats, *others)
-    counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
+    say(first, *collected.notes, *collected.caveats, *others)
+    counts = f"report.html, {len(collected.tables)} tables, {len(made)} figures"
     say(f"the report was written to {out}: {counts}")
-    say(*(f"error: {problem}" for problem in found.problems), err=True)
-    if found.problems:
+    say(*(f"error: {problem}" for problem in collected.problems), err=True)
+    if collected.problems:
         raise typer.Exit(1)
 
 

@@ -61,10 +61,10 @@ def find_episode(run: RunData, key: str) -> Trajectory:
             if again.episode == key:
                 return again
     row = next((row for row in run.rows if row.episode == key), None)
-    found = None if row is None else run.find(row)
-    if found is None:
+    trajectory = None if row is None else run.find(row)
+    if trajectory is None:
         raise NotFound(f"the run does not have episode {key} now")
-    return found
+    return trajectory
 
 
 def episode_page(run: RunData, key: str, page: int) -> Context:

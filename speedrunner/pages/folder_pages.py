@@ -31,7 +31,9 @@ from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import load
 
-METRICS = {each.title: each.name for each in MEASURES if each.name not in ("repeated_calls", "usd")}
+METRICS = {
+    measure.title: measure.name for measure in MEASURES if measure.name not in ("repeated_calls", "usd")
+}
 """Measures by title. The pages read no ledger, so USD are unknown."""
 
 CURVES = {"score": "score", "output tokens": "output", "cached share": "cached_share"}
@@ -79,14 +81,14 @@ class Comparable:
     """All readable runs of a folder with the conditions that they form, by their names in addresses.
 
     Args:
-        found: runs by their names in addresses.
+        paths: runs by their names in addresses.
         make_address: makes a name for addresses from parts.
     """
 
-    def __init__(self, found: Mapping[str, Path], make_address: Callable[[tuple[str, ...]], str]) -> None:
+    def __init__(self, paths: Mapping[str, Path], make_address: Callable[[tuple[str, ...]], str]) -> None:
         self.runs: dict[str, RunResult] = {}
         self.problems: list[str] = []
-        for slug, path in found.items():
+        for slug, path in paths.items():
             try:
                 self.runs[slug] = frame_run(load(path), name=slug)
             except DAMAGED as error:
@@ -102,17 +104,19 @@ class Comparable:
         return self.conditions[slug]
 
 
-def conditions_page(found: Comparable) -> Context:
+def conditions_page(compared: Comparable) -> Context:
     """Return the conditions of each environment with their curves, scores and comparisons: with ReAct if it
     was played, otherwise with the first by name."""
     by_env: dict[str, list[tuple[str, Condition]]] = {}
-    for slug, side in found.conditions.items():
+    for slug, side in compared.conditions.items():
         by_env.setdefault(side.condition_name.env, []).append((slug, side))
     places = []
     for env, conditions in sorted(by_env.items()):
-        finished = [each for each in conditions if each[1].points]
+        finished = [condition for condition in conditions if condition[1].points]
         first = min(
-            finished, key=lambda each: not each[1].condition_name.method.startswith(REACT), default=None
+            finished,
+            key=lambda condition: not condition[1].condition_name.method.startswith(REACT),
+            default=None,
         )
         columns = ("condition", "last checkpoint", *CURVES, "runs", "compare")
         rows = [_condition_row(slug, side, first) for slug, side in conditions if side.points]
@@ -123,7 +127,7 @@ def conditions_page(found: Comparable) -> Context:
                 "curves": _draw((side for _, side in finished), Condition.spread),
             }
         )
-    return {"places": places, "problems": found.problems, "notes": found.notes}
+    return {"places": places, "problems": compared.problems, "notes": compared.notes}
 
 
 def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | None) -> list[Any]:
@@ -148,14 +152,14 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
     ]
 
 
-def comparison_page(found: Comparable, first: str, second: str, root: str) -> Context:
+def comparison_page(compared: Comparable, first: str, second: str, root: str) -> Context:
     """Return two conditions with their curves, and their differences, tasks and configurations at the last
     checkpoint that both have finished. Raises `CannotCompare`.
 
     Args:
         root: the way from the page to the list of runs.
     """
-    one, other = found.find(first), found.find(second)
+    one, other = compared.find(first), compared.find(second)
     point, pairs = _check_pair(one, other)
     columns = ("mean per test episode", *SIDES, "difference", "low", "high", "pairs")
     rows = [[metric, *_difference_row(one, other, point, column)] for metric, column in METRICS.items()]
@@ -183,7 +187,7 @@ def _check_pair(one: Condition, other: Condition) -> tuple[int, list[tuple[RunRe
     pairs = [*pair_runs(one, other).values()]
     if not pairs:
         raise CannotCompare("they have no seed in common")
-    if unlike := {each: None for pair in pairs for each in list_world_differences(*pair)}:
+    if unlike := {line: None for pair in pairs for line in list_world_differences(*pair)}:
         raise CannotCompare(f"their environments differ: {', '.join(unlike)}")
     return common[-1], pairs
 
@@ -192,41 +196,41 @@ def _draw(
     sides: Iterable[Condition], values: Callable[[Condition, str], Mapping[int, Spread | Estimate | None]]
 ) -> dict[str, Markup]:
     """Return the curves of sides, by metric."""
-    shown, found = [*sides], {}
+    shown, curves = [*sides], {}
     for metric, column in CURVES.items():
         series = []
         for side in shown:
             means = side.spread(column) if metric == "cached share" else values(side, column)
-            known = {x: each for x, each in means.items() if each}
+            known = {x: value for x, value in means.items() if value}
             series.append(Series(side.title, [*known], [*known.values()]))
-        found[metric] = show_panel(
+        curves[metric] = show_panel(
             Panel("", "training rollouts", "", series), f"{metric} over training rollouts"
         )
-    return found
+    return curves
 
 
 def _difference_row(one: Condition, other: Condition, point: int, column: str) -> list[float | None]:
     """Return the means of both sides, their difference, its interval, and the number of pairs."""
     difference = estimate_difference(one, other, point, column)
     means = (side.estimate(point, column) for side in (one, other))
-    found = [None if each is None else each.mean for each in means]
+    known = [None if mean is None else mean.mean for mean in means]
     if difference is None:
-        return [*found, None, None, None, 0]
-    return [*found, difference.mean, difference.low, difference.high, difference.count]
+        return [*known, None, None, None, 0]
+    return [*known, difference.mean, difference.low, difference.high, difference.count]
 
 
 def _task_table(tasks: Iterable[TaskDifference], root: str) -> Markup:
     """Return the tasks that differ most, with the episodes of both sides."""
     rows = [
         [
-            f"{each.task.name} {each.task.index}",
-            *(*each.scores, each.difference, *each.outputs),
+            f"{task.task.name} {task.task.index}",
+            *(*task.scores, task.difference, *task.outputs),
             *(
                 Markup(" ").join(link(f"{root}runs/{run}/{key}/1.html", key) for run, key in episodes)
-                for episodes in each.episodes
+                for episodes in task.episodes
             ),
         ]
-        for each in tasks
+        for task in tasks
     ]
     columns = [
         *("task", *(f"score: {side}" for side in SIDES), "difference"),

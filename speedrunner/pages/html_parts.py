@@ -31,7 +31,7 @@ LONG = 160
 @cache
 def templates() -> jinja2.Environment:
     """Return the templates of all pages. All callers share one environment, so each is compiled once."""
-    found = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "templates"),
         autoescape=True,
         trim_blocks=True,
@@ -39,8 +39,8 @@ def templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    found.globals |= {"badge": badge, "fold": fold}
-    return found
+    environment.globals |= {"badge": badge, "fold": fold}
+    return environment
 
 
 def stylesheet() -> str:
@@ -183,7 +183,7 @@ def _status(run: RunData) -> Context:
         trained = sum(row.phase == "train" for row in run.rows)
         plan, points = run.settings.run, run.checkpoints
         # The last evaluation needs all training. Without evaluations, the last sleep is the end.
-        is_finished = all(tested[each] >= plan.test_episodes for each in points)
+        is_finished = all(tested[point] >= plan.test_episodes for point in points)
         if not points:
             is_finished = trained >= plan.rollouts and plan.sleeps in run.policies.versions()
     except DAMAGED as error:

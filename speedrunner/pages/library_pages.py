@@ -24,7 +24,7 @@ def version_page(run: RunData, version: int) -> Context:
         raise NotFound(f"the run does not have library {version:04d} now")
     policy = run.policies.load(version)
     library = Library(()).of(policy)
-    before = max((each for each in there if each < version), default=None)
+    before = max((stored for stored in there if stored < version), default=None)
     changes, notes = [], []
     if before is not None:
         earlier = run.policies.load(before)
@@ -35,7 +35,7 @@ def version_page(run: RunData, version: int) -> Context:
         **heading(run),
         "version": version,
         "versions": there,
-        "sleeps": {each.sleep for each in run.sleeps},
+        "sleeps": {record.sleep for record in run.sleeps},
         "skills": [(skill, highlight(library.named[skill.name].source)) for skill in library.skills],
         "public": len(library.public),
         "shared": highlight("\n".join(library.shared.values())) if library.shared else "",
@@ -50,17 +50,17 @@ def skills_page(run: RunData) -> Context:
     """Return all skills that a run ever had, those first that the actor called most often."""
     history, rows = skill_history(run), []
     skills = list_rows(frame_skills(history))
-    for each in sorted(skills, key=lambda each: (-each["calls"], -each["inner_calls"])):
-        name, end = each["skill"], each["removed"]
+    for skill in sorted(skills, key=lambda skill: (-skill["calls"], -skill["inner_calls"])):
+        name, end = skill["skill"], skill["removed"]
         last = max(version for version in history.libraries if end is None or version < end)
         rows.append(
             [
                 link(f"library/{last:04d}.html#skill-{name}", name),
-                "actor" if each["public"] else "skills",
-                *(each["calls"], each["inner_calls"], each["errors"], each["score"]),
-                each["actions"] if each["calls"] else None,
-                each["steps_saved"] if each["calls"] else None,
-                each["changed"],
+                "actor" if skill["public"] else "skills",
+                *(skill["calls"], skill["inner_calls"], skill["errors"], skill["score"]),
+                skill["actions"] if skill["calls"] else None,
+                skill["steps_saved"] if skill["calls"] else None,
+                skill["changed"],
                 end,
             ]
         )
@@ -86,8 +86,8 @@ def _version_table(run: RunData, history: SkillHistory) -> Markup:
     """Return one line for each version: what the sleep changed and says, and the episodes played with it."""
     lines = list[list[Any]]()
     played: dict[int, list[float | None]] = {}
-    for each in run.rows:
-        played.setdefault(each.policy, []).append(each.score)
+    for row in run.rows:
+        played.setdefault(row.policy, []).append(row.score)
     summaries = {
         record.sleep: summarize_sleep(msgspec.to_builtins(record))["summary"] for record in run.sleeps
     }
@@ -113,9 +113,9 @@ def _version_table(run: RunData, history: SkillHistory) -> Markup:
 
 def _changes(history: SkillHistory, version: int) -> Iterator[tuple[str, str]]:
     """Yield the changes that a version made, each with its anchor on the version's page."""
-    for each in history.versions:
-        if each.sleep == version:
-            is_shown = each.change in ("written", "edited")
-            yield f"{'change' if is_shown else 'skill'}-{each.name}", f"{each.change} {each.name}"
-        if each.removed and each.until == version:
-            yield f"change-{each.name}", f"removed {each.name}"
+    for skill in history.versions:
+        if skill.sleep == version:
+            is_shown = skill.change in ("written", "edited")
+            yield f"{'change' if is_shown else 'skill'}-{skill.name}", f"{skill.change} {skill.name}"
+        if skill.removed and skill.until == version:
+            yield f"change-{skill.name}", f"removed {skill.name}"

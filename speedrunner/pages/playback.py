@@ -68,8 +68,8 @@ def _walk(turn: int, module: int, node: CallNode, callers: tuple[CallNode, ...])
     if node.kind == "primitive":
         yield PlaybackStep(turn, node, callers, module)
     below = (*callers, node)
-    for each in node.calls:
-        yield from _walk(turn, module, each, below)
+    for call in node.calls:
+        yield from _walk(turn, module, call, below)
 
 
 def list_modules(run: RunData, trajectory: Trajectory) -> list[Module]:
@@ -78,11 +78,11 @@ def list_modules(run: RunData, trajectory: Trajectory) -> list[Module]:
         module = Library(()).of(run.policies.load(trajectory.policy)).module()
     except InvalidPolicy:
         return []
-    found = [apply_hunks(module, trajectory.module or [])]
+    modules = [apply_hunks(module, trajectory.module or [])]
     for step in trajectory.steps:
         if step.load is not None:
-            found.append(apply_hunks(found[-1], step.load))
-    return found
+            modules.append(apply_hunks(modules[-1], step.load))
+    return modules
 
 
 def make_playback(steps: Sequence[PlaybackStep], modules: Sequence[Module], pictures: Sequence[str]) -> Json:
@@ -162,7 +162,11 @@ def _mark(node: CallNode) -> Json:
 def _functions(source: str) -> dict[str, str]:
     """Return the sources of a module's functions by name."""
     try:
-        return {each.name: each.source for each in read_module(source) if each.kind == "function"}
+        return {
+            definition.name: definition.source
+            for definition in read_module(source)
+            if definition.kind == "function"
+        }
     except InvalidSkill:
         return {}
 
@@ -237,9 +241,9 @@ def replay_pictures(data: RunData, trajectory: Trajectory, first: int, count: in
     Raises:
         StorageError, InvalidConfig: the run's configuration cannot be read.
     """
-    settings, found = usable(data, ()).env, list[str]()
+    settings, pictures = usable(data, ()).env, list[str]()
     if settings.name not in DRAWN:
-        return found
+        return pictures
     # If a world or a damaged record raises anything, there is no picture.
     with suppress(Exception), closing(envs.make(settings.name, **settings.options)) as env:
         env.reset(trajectory.task)
@@ -247,8 +251,8 @@ def replay_pictures(data: RunData, trajectory: Trajectory, first: int, count: in
             if number > first + count:
                 break
             if number >= first:
-                found.append(_picture(env))
-    return found
+                pictures.append(_picture(env))
+    return pictures
 
 
 def group_calls(trajectory: Trajectory) -> list[list[tuple[int, CallNode]]]:
@@ -279,7 +283,7 @@ def _replay(env: TextEnv, trajectory: Trajectory) -> Iterator[None]:
         calls = [call for _, call in asked]
         if number and _is_unknown(trajectory.turns[number - 1], calls):
             return
-        for node in (each for call in calls for each in (call, *call.below()) if each.kind == "primitive"):
+        for node in (below for call in calls for below in (call, *call.below()) if below.kind == "primitive"):
             if node.error is None and env.call(node.name, **node.arguments) != node.result:
                 return
             yield

@@ -104,8 +104,8 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     ]
     overview = list_conditions(conditions)
     notes += [REPEATS_NOTE] * (REPEATED in overview[0])
-    caveats = {each for run in runs for each in (*run.caveats, *price_caveats(run.book, run.processes))}
-    caveats |= {f"{run.path}: {each}" for run in runs for each in note_silent_sleeps(run.sleeps)}
+    caveats = {line for run in runs for line in (*run.caveats, *price_caveats(run.book, run.processes))}
+    caveats |= {f"{run.path}: {line}" for run in runs for line in note_silent_sleeps(run.sleeps)}
     return Collected(
         runs=runs,
         conditions=conditions,
@@ -151,15 +151,15 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
     return runs, problems
 
 
-def describe(found: Collected) -> list[str]:
+def describe(collected: Collected) -> list[str]:
     """Return lines about the runs, and about missing ones."""
-    rows = found.compared
-    lines = [f"{len(found.runs)} runs of {len(found.conditions)} conditions"]
-    for run in found.runs:
+    rows = collected.compared
+    lines = [f"{len(collected.runs)} runs of {len(collected.conditions)} conditions"]
+    for run in collected.runs:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
             lines.append(f"{run.path} is not finished: no complete evaluation after {points} rollouts")
-    lines.append(f"claims of the paper: {count_verdicts(found.judged)} (tables/claims.csv)")
+    lines.append(f"claims of the paper: {count_verdicts(collected.judged)} (tables/claims.csv)")
     missing: dict[str, int] = {}
     for row in rows:
         if row.missing:
@@ -197,15 +197,15 @@ def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[li
     with their deviations over seeds. The share of repeated calls is there if it is large anywhere, USD if
     there are prices."""
     rows, repeats = [], []
-    priced = any(spread.mean for each in conditions for spread in each.spread("cost_usd").values())
+    priced = any(spread.mean for condition in conditions for spread in condition.spread("cost_usd").values())
     headlines = {name: column for name, column in HEADLINES.items() if priced or "usd" not in column}
     for condition in conditions:
         last = condition.points[-1] if condition.points else None
         spreads = {
             name: condition.spread(column).get(last) if last is not None else None
-            for name, column in {**headlines, **{each: each for each in RATIOS}}.items()
+            for name, column in {**headlines, **{ratio: ratio for ratio in RATIOS}}.items()
         }
-        cached, uncached, repeated, calls = (spreads.pop(each) for each in RATIOS)
+        cached, uncached, repeated, calls = (spreads.pop(ratio) for ratio in RATIOS)
         prompt = cached.mean + uncached.mean if cached and uncached else 0
         rows.append(
             [
@@ -237,18 +237,18 @@ VERDICTS = {"supported": "good", "contradicted": "bad", "undecided": "plain"}
 """Kinds of badges by verdict, in the order of the page."""
 
 
-def page(title: str, found: Collected, figures: Sequence[tuple[ReportFigure, bytes]]) -> str:
+def page(title: str, collected: Collected, figures: Sequence[tuple[ReportFigure, bytes]]) -> str:
     """Return the whole page. Claims of the paper that have no run are left out.
 
     Args:
         figures: with their SVG.
     """
-    runs = [run for condition in found.conditions for run in condition.runs.values()]
-    judged = [each for each in found.judged if each.has_runs]
-    tables = [each for each in map(_keep_measured, found.tables) if each.rows and each.name != CLAIMS]
+    runs = [run for condition in collected.conditions for run in condition.runs.values()]
+    judged = [claim for claim in collected.judged if claim.has_runs]
+    tables = [table for table in map(_keep_measured, collected.tables) if table.rows and table.name != CLAIMS]
     sections = (
-        ("paper", "Compared with the paper", [each for each in tables if "paper" in each.columns]),
-        ("tables", "All numbers", [each for each in tables if "paper" not in each.columns]),
+        ("paper", "Compared with the paper", [table for table in tables if "paper" in table.columns]),
+        ("tables", "All numbers", [table for table in tables if "paper" not in table.columns]),
     )
     return (
         templates()
@@ -256,10 +256,12 @@ def page(title: str, found: Collected, figures: Sequence[tuple[ReportFigure, byt
         .render(
             title=title,
             written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-            counts=count_contents(found.conditions),
-            conditions=html_table(*found.overview, label="All conditions"),
+            counts=count_contents(collected.conditions),
+            conditions=html_table(*collected.overview, label="All conditions"),
             figures=[(figure, show_svg(svg, figure.title)) for figure, svg in figures],
-            verdicts={verdict: [each for each in judged if each.verdict == verdict] for verdict in VERDICTS},
+            verdicts={
+                verdict: [claim for claim in judged if claim.verdict == verdict] for verdict in VERDICTS
+            },
             badges=VERDICTS,
             interval=_interval,
             sections=[section for section in sections if section[2]],
@@ -268,8 +270,8 @@ def page(title: str, found: Collected, figures: Sequence[tuple[ReportFigure, byt
             runs=runs,
             run_table=_run_table(runs),
             changes=[f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
-            caveats=[*found.caveats, *found.notes],
-            problems=found.problems,
+            caveats=[*collected.caveats, *collected.notes],
+            problems=collected.problems,
             style=Markup(stylesheet()),
         )
     )

@@ -87,7 +87,7 @@ def run_page(run: RunData) -> Context:
         "checkpoints": _checkpoint_table(points),
         "prices": prices,
         "problem": problem,
-        "sleeps": _sleep_table(run, {each["sleep"]: each for each in list_rows(sleeps)}),
+        "sleeps": _sleep_table(run, {row["sleep"]: row for row in list_rows(sleeps)}),
         "terminations": _termination_table(run),
         "processes": run.processes,
         "config": run.config_text,
@@ -99,14 +99,14 @@ def _list_tiles(points: Sequence[Row]) -> list[tuple[str, str, str]]:
     if not points:
         return []
     first, last = points[0], points[-1]
-    found = {**CURVES, "Skills": "skills", "USD spent on training": "training_usd"}
+    tiles = {**CURVES, "Skills": "skills", "USD spent on training": "training_usd"}
     return [
         (
             title,
             show_cell(last[column], title),
             f"{show_cell(first.get(column), title)} after {first['checkpoint']} rollouts",
         )
-        for title, column in found.items()
+        for title, column in tiles.items()
         if last.get(column) is not None
     ]
 
@@ -117,9 +117,7 @@ def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[st
     drawn = {}
     for title, column in CURVES.items():
         values = {
-            each["checkpoint"]: Spread(each[column], None, 1)
-            for each in points
-            if each.get(column) is not None
+            row["checkpoint"]: Spread(row[column], None, 1) for row in points if row.get(column) is not None
         }
         interval = estimate_score if column == "score" else bootstrap_seeds
         if column in ESTIMATED:
@@ -140,9 +138,9 @@ def _checkpoint_table(points: Sequence[Row]) -> Markup:
     shown = {
         name: column
         for name, column in COLUMNS.items()
-        if any(each.get(column) if column in UNUSUAL else each.get(column) is not None for each in points)
+        if any(row.get(column) if column in UNUSUAL else row.get(column) is not None for row in points)
     }
-    rows = [[each.get(column) for column in shown.values()] for each in points]
+    rows = [[row.get(column) for column in shown.values()] for row in points]
     return html_table([*shown], rows, label="Checkpoints", kind="checkpoints")
 
 
@@ -150,20 +148,20 @@ def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
     """Return the sleeps with their edits and costs; empty without any."""
     stored, rows = set(run.policies.versions()), []
     for record in run.sleeps:
-        each = summarize_sleep(msgspec.to_builtins(record))
+        summarized = summarize_sleep(msgspec.to_builtins(record))
         cost = costs.get(record.sleep, {})
-        summary = fold(each["summary"])
+        summary = fold(summarized["summary"])
         number = record.sleep
         rows.append(
             [
                 link(f"sleep/{number:04d}/1.html", f"Sleep {number}"),
-                each["rollouts"],
-                ", ".join(each["accepted"]) or "none",
-                len(each["refused"]),
+                summarized["rollouts"],
+                ", ".join(summarized["accepted"]) or "none",
+                len(summarized["refused"]),
                 cost.get("output") or None,
                 cost.get("usd") or None,
                 link(f"library/{number:04d}.html", number) if number in stored else number,
-                summary + element("p", "problem", each["error"]) if each["error"] else summary,
+                summary + element("p", "problem", summarized["error"]) if summarized["error"] else summary,
             ]
         )
     columns = (

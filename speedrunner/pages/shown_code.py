@@ -44,7 +44,7 @@ class ShownCall(msgspec.Struct, frozen=True):
     @property
     def hidden(self) -> int:
         """Return the number of calls below it that are not shown."""
-        return self.calls - sum(1 + each.calls for each in self.below)
+        return self.calls - sum(1 + call.calls for call in self.below)
 
 
 def show_calls(node: CallNode) -> ShownCall:
@@ -67,7 +67,7 @@ def highlight(text: str) -> Markup:
 
 def write_call_without(texts: Collection[str], name: str, arguments: Mapping[str, object]) -> str:
     """Return a call in Python syntax, without the arguments `texts`, which are shown elsewhere."""
-    given = (f"{each}={'…' if each in texts else repr(value)}" for each, value in arguments.items())
+    given = (f"{key}={'…' if key in texts else repr(value)}" for key, value in arguments.items())
     return f"{name}({', '.join(given)})"
 
 
@@ -88,10 +88,10 @@ def _show(node: CallNode, left: Iterator[int]) -> ShownCall:
         if len(repr(value)) > LONG_CHARS or (isinstance(value, str) and "\n" in value)
     }
     below: list[ShownCall] = []
-    for each in node.calls:
+    for call in node.calls:
         if next(left, None) is None:
             break
-        below.append(_show(each, left))
+        below.append(_show(call, left))
     return ShownCall(
         name=node.name,
         kind=node.kind,
@@ -101,7 +101,7 @@ def _show(node: CallNode, left: Iterator[int]) -> ShownCall:
         failed=node.error is not None,
         actions=node.actions,
         below=below,
-        calls=node.omitted + sum(1 + each.omitted for each in node.below()),
+        calls=node.omitted + sum(1 + call.omitted for call in node.below()),
     )
 
 
@@ -144,15 +144,15 @@ def show_edits(before: Library | None, edits: Sequence[Edit]) -> list[ShownEdit]
         before: the library before the first edit, whose skills a new text replaces; `None` if unknown.
     """
     sources = {} if before is None else list_sources(before)
-    found = []
+    shown = []
     for edit in edits:
         diffs = []
         if edit.source is not None:
             diffs = [compare_texts(edit.name, sources.get(edit.name, ""), edit.source)]
         elif edit.old is not None and edit.new is not None:
             diffs = [compare_texts(edit.name, edit.old, edit.new)]
-        found.append(ShownEdit(describe_edit(edit), edit.error, diffs))
-    return found
+        shown.append(ShownEdit(describe_edit(edit), edit.error, diffs))
+    return shown
 
 
 def describe_edit(edit: Edit) -> str:
@@ -165,7 +165,11 @@ def describe_edit(edit: Edit) -> str:
 
 def list_sources(library: Library) -> dict[str, str]:
     """Return the shared code and the source of each function, by name."""
-    functions = {each.name: each.source for each in library.definitions if each.kind == "function"}
+    functions = {
+        definition.name: definition.source
+        for definition in library.definitions
+        if definition.kind == "function"
+    }
     return {SHARED: "\n".join(library.shared.values()), **functions}
 
 

@@ -91,11 +91,11 @@ class Site:
 
     def runs(self) -> dict[str, Path]:
         """Return all runs by their names in addresses. Raises `StorageError` if the folder does not exist."""
-        found: dict[str, Path] = {}
+        runs: dict[str, Path] = {}
         for path in runs_below(self._folder):
             inside = path.relative_to(self._folder).parts or (path.resolve().name,)
-            found[make_address(inside)] = path
-        return found
+            runs[make_address(inside)] = path
+        return runs
 
     def _answer(self, path: str) -> Answer:
         if path in ASSETS:
@@ -175,9 +175,9 @@ def linked_pages(site: Site) -> Iterator[tuple[str, Answer]]:
         answer = site.answer(path)
         yield path, answer
         if answer.kind == HTML and answer.status == 200:
-            found = (html.unescape(link.decode()) for link in LINK.findall(answer.content))
+            links = (html.unescape(link.decode()) for link in LINK.findall(answer.content))
             new = {
-                normpath(join(dirname(path), link)): None for link in found if not link.startswith("data:")
+                normpath(join(dirname(path), link)): None for link in links if not link.startswith("data:")
             }
             left += sorted((link for link in new if link not in known), reverse=True)
             known |= new

@@ -51,7 +51,7 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         **heading(run),
         "record": record,
         "summary": str(summarize_sleep(msgspec.to_builtins(record))["summary"]),
-        "sleeps": {each.sleep for each in run.sleeps},
+        "sleeps": {sleep.sleep for sleep in run.sleeps},
         "numbers": _list_numbers(record),
         "versions": run.policies.versions(),
         "edits": show_edits(_library_before(run, record), record.edits),
@@ -63,7 +63,7 @@ def _list_numbers(record: SleepRecord) -> list[tuple[str, str, str]]:
     """Return name, value and note of a sleep's headline numbers."""
     roles = ", ".join(dict.fromkeys(agent.role for agent in record.agents))
     usage, prefix = record.usage, record.prefix
-    found = [
+    numbers = [
         ("Edits accepted", f"{record.accepted}", f"{record.refused} refused"),
         ("LLM calls", f"{len(record.turns)}", roles or "no agent"),
         ("Output tokens", f"{usage.completion:,}", f"{usage.prompt:,} prompt tokens"),
@@ -71,8 +71,8 @@ def _list_numbers(record: SleepRecord) -> list[tuple[str, str, str]]:
     ]
     if prefix:
         kept = f"tokens; before {prefix.before:,}; the first {prefix.common:,} stay cached"
-        found.append(("Shared prompt prefix", f"{prefix.after:,}", kept))
-    return found
+        numbers.append(("Shared prompt prefix", f"{prefix.after:,}", kept))
+    return numbers
 
 
 def list_cells(record: SleepRecord) -> list[Cell]:

@@ -30,13 +30,13 @@ def runs_below(*folders: Path) -> list[Path]:
 
     Raises `StorageError`: a folder does not exist or cannot be read.
     """
-    found: dict[Path, Path] = {}
+    runs: dict[Path, Path] = {}
     for folder in folders:
         with files.explain_errors(folder, "read"):
             os.scandir(folder).close()
         for file in find_files(folder, "config.yaml"):
-            found.setdefault(file.parent.resolve(), file.parent)
-    return [*found.values()]
+            runs.setdefault(file.parent.resolve(), file.parent)
+    return [*runs.values()]
 
 
 def find_files(folder: Path, name: str) -> Iterator[Path]:
@@ -56,7 +56,7 @@ def find_files(folder: Path, name: str) -> Iterator[Path]:
 def is_for_people(error: Exception) -> bool:
     """Return whether an error has a text for people, as all errors of our own classes have."""
     return any(
-        each.__module__.startswith(("speedrunner.", "serving.", "envs.")) for each in type(error).__mro__
+        base.__module__.startswith(("speedrunner.", "serving.", "envs.")) for base in type(error).__mro__
     )
 
 

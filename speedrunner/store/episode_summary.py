@@ -71,13 +71,13 @@ class Exchange(NamedTuple):
 
 def list_exchanges(turns: Sequence[Turn]) -> list[Exchange]:
     """Return the turns of an episode with their replies, in the same order."""
-    found: list[Exchange] = []
+    exchanges: list[Exchange] = []
     replies: dict[int, str] = {}
     for turn in reversed(turns):
-        found.append(Exchange(turn, replies.get(turn.conversation)))
+        exchanges.append(Exchange(turn, replies.get(turn.conversation)))
         if turn.messages:
             replies[turn.conversation] = turn.messages[-1].content
-    return found[::-1]
+    return exchanges[::-1]
 
 
 def count_repeats(turns: Sequence[Turn]) -> int:

@@ -182,8 +182,8 @@ def is_leftover(path: Path) -> bool:
 def remove_leftovers(folder: Path) -> None:
     """Remove a killed process's temporary files in `folder` and one level below it."""
     with explain_errors(folder, "tidied"):
-        folders = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
-        for path in [*folder.iterdir(), *(path for each in folders for path in each.iterdir())]:
+        folders = [below for below in folder.iterdir() if below.is_dir() and not below.is_symlink()]
+        for path in [*folder.iterdir(), *(path for below in folders for path in below.iterdir())]:
             if not is_leftover(path):
                 continue
             if path.is_dir() and not path.is_symlink():

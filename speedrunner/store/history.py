@@ -83,15 +83,16 @@ class History:
         for earlier in reversed(carried_runs(run)):
             shift -= next_start(earlier)
             parts.insert(0, (earlier, shift))
-        environments = _environments([each for each, _ in parts])
+        environments = _environments([part_run for part_run, _ in parts])
         self.parts = [
-            Part(each, by, environment) for (each, by), environment in zip(parts, environments, strict=True)
+            Part(part_run, by, environment)
+            for (part_run, by), environment in zip(parts, environments, strict=True)
         ]
 
     @property
     def earlier(self) -> list[str]:
         """Return the environments of the earlier runs in the history, oldest first."""
-        return [each.environment for each in self.parts[:-1]]
+        return [part.environment for part in self.parts[:-1]]
 
     @property
     def environment(self) -> str:
@@ -100,24 +101,25 @@ class History:
 
     def batches(self) -> list[int]:
         """Return the batches played so far, ascending; those of earlier runs are negative."""
-        return [batch + each.shift for each in self.parts for batch in each.run.batches()]
+        return [batch + part.shift for part in self.parts for batch in part.run.batches()]
 
     def batch(self, number: int) -> list[Trajectory]:
         """Return the trajectories of one batch, in the order in which its tasks were drawn."""
-        part = next(each for each in self.parts if number - each.shift in each.run.batches())
+        part = next(part for part in self.parts if number - part.shift in part.run.batches())
         played = part.run.trajectories(number - part.shift)
-        return sorted((self._shown(each, part.shift) for each in played), key=lambda each: each.episode)
+        shown = (self._shown(trajectory, part.shift) for trajectory in played)
+        return sorted(shown, key=lambda trajectory: trajectory.episode)
 
     def sleeps(self, before: int) -> list[SleepRecord]:
         """Return the sleeps with a number below `before`, ascending; a repeated sleep still has its old
         record. Those of earlier runs have numbers of 0 or less.
         """
-        found = (record for part in self.parts for record in self._sleeps(part))
-        return [record for record in found if record.sleep < before]
+        records = (record for part in self.parts for record in self._sleeps(part))
+        return [record for record in records if record.sleep < before]
 
     def count(self) -> int:
         """Return the number of finished training episodes, without decoding their texts."""
-        return sum(each.run.count("train") for each in self.parts)
+        return sum(part.run.count("train") for part in self.parts)
 
     @contextmanager
     def files(self) -> Iterator[dict[str, Path]]:
@@ -129,21 +131,21 @@ class History:
         Raises `StorageError`: the run cannot be read, or the disk refuses the copies.
         """
         folder = files.temporary_name(self._run.path / "history")
-        found = {name: folder / name for name in FOLDERS}
+        folders = {name: folder / name for name in FOLDERS}
         try:
             with files.explain_errors(folder, "written"):
                 shutil.rmtree(folder, ignore_errors=True)
-                for each in (folder, *found.values()):
-                    files.make_folder(each)
+                for new in (folder, *folders.values()):
+                    files.make_folder(new)
                 for part in self.parts:
                     self._write(part, folder)
-            yield found
+            yield folders
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _sleeps(self, part: Part) -> Iterator[SleepRecord]:
         for record in part.run.sleeps:
-            attempts = [self._shown(each, part.shift) for each in record.attempts]
+            attempts = [self._shown(episode, part.shift) for episode in record.attempts]
             yield msgspec.structs.replace(record, sleep=record.sleep + part.shift, attempts=attempts)
 
     def _shown(self, trajectory: Trajectory, shift: int) -> Trajectory:
@@ -156,8 +158,10 @@ class History:
         run, shift = part.run, part.shift
         names = {"environment": part.environment} if len(self.parts) > 1 else {}
         for number in run.batches():
-            played = (self._shown(each, shift) for each in run.played("train", number, every_attempt=True))
-            lines = [msgspec.json.encode(self._plain(each) | names) + b"\n" for each in played]
+            played = (
+                self._shown(episode, shift) for episode in run.played("train", number, every_attempt=True)
+            )
+            lines = [msgspec.json.encode(self._plain(episode) | names) + b"\n" for episode in played]
             (folder / f"trajectories/batch_{number + shift:04d}.jsonl").write_bytes(b"".join(lines))
         for version in run.policies.versions():
             target = folder / f"policies/v{version + shift:04d}"
@@ -166,16 +170,16 @@ class History:
                 index = run.policies.index(version)
                 (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
         for record in self._sleeps(part):
-            attempts = [self._plain(each) | names for each in record.attempts]
+            attempts = [self._plain(episode) | names for episode in record.attempts]
             content = msgspec.to_builtins(record) | {"attempts": attempts} | names
             (folder / f"sleeps/{record.sleep:04d}.json").write_bytes(msgspec.json.encode(content))
 
     def _plain(self, trajectory: Trajectory) -> Json:
         """Return the JSON of a trajectory; an outcome has no detail if the learner sees the score alone."""
-        found: Json = msgspec.to_builtins(trajectory)
-        if found["outcome"] is not None and self.sees == "score":
-            del found["outcome"]["detail"]
-        return found
+        plain: Json = msgspec.to_builtins(trajectory)
+        if plain["outcome"] is not None and self.sees == "score":
+            del plain["outcome"]["detail"]
+        return plain
 
 
 def _environments(runs: list[RunData]) -> list[str]:
@@ -185,12 +189,12 @@ def _environments(runs: list[RunData]) -> list[str]:
     options = [flat(run.config.get("env", {})) for run in runs]
     differing = [
         key
-        for key in dict.fromkeys(key for each in options for key in each)
-        if key != "name" and len({repr(each.get(key)) for each in options}) > 1
+        for key in dict.fromkeys(key for own in options for key in own)
+        if key != "name" and len({repr(own.get(key)) for own in options}) > 1
     ]
     return [
-        " ".join([str(each.get("name", "")), *(f"{key}={each[key]}" for key in differing if key in each)])
-        for each in options
+        " ".join([str(own.get("name", "")), *(f"{key}={own[key]}" for key in differing if key in own)])
+        for own in options
     ]
 
 
@@ -198,12 +202,12 @@ def carried_runs(run: RunData) -> list[RunData]:
     """Return the earlier runs in the history that a run carries, oldest first. Raises `StorageError`, also
     for a link, which may lead out of the run."""
     folder = run.path / CARRIED
-    if any(each.is_symlink() for each in (folder, *folder.glob("*"), *folder.glob("*/*"))):
+    if any(path.is_symlink() for path in (folder, *folder.glob("*"), *folder.glob("*/*"))):
         raise files.StorageError(f"{folder} has links: replace them with their targets")
     if not folder.is_dir():
         return []
     with files.explain_errors(folder, "read"):
-        return [RunData(each) for each in sorted(folder.iterdir()) if each.name.isdecimal()]
+        return [RunData(path) for path in sorted(folder.iterdir()) if path.name.isdecimal()]
 
 
 def next_start(run: RunData) -> int:
@@ -213,7 +217,7 @@ def next_start(run: RunData) -> int:
 
 def carried_files(path: Path) -> list[Path]:
     """Return the files of the earlier runs that the run at `path` carries, sorted."""
-    return sorted(each for each in (path / CARRIED).rglob("*") if each.is_file())
+    return sorted(file for file in (path / CARRIED).rglob("*") if file.is_file())
 
 
 def copy_history(run: RunData, version: int, target: Path) -> None:
@@ -224,11 +228,11 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
 
     Raises `StorageError`: the run cannot be read, or the disk refuses the copies.
     """
-    earlier = [(each, next_start(each)) for each in carried_runs(run)]
-    parts = [(each, end) for each, end in (*earlier, (run, version)) if end]
+    earlier = [(source, next_start(source)) for source in carried_runs(run)]
+    parts = [(source, end) for source, end in (*earlier, (run, version)) if end]
     with whole_folder(target) as hidden:
-        for number, (each, end) in enumerate(parts):
-            _copy(each, end, hidden / f"{number:04d}")
+        for number, (source, end) in enumerate(parts):
+            _copy(source, end, hidden / f"{number:04d}")
 
 
 def copy_policy(run: RunData, version: int, target: Path) -> None:
@@ -242,9 +246,9 @@ def _copy(run: RunData, version: int, target: Path) -> None:
     """Copy the configuration, and the batches, policies and sleeps before a policy version, as they are."""
     for folder in (target, *(target / name for name in ("trajectories", "policies", "sleeps"))):
         files.make_folder(folder)
-    batches = [run.files.numbered("train", each) for each in run.batches() if each < version]
-    sleeps = [run.files.numbered("sleep", each) for each in run.files.numbers("sleep") if each <= version]
+    batches = [run.files.numbered("train", batch) for batch in run.batches() if batch < version]
+    sleeps = [run.files.numbered("sleep", sleep) for sleep in run.files.numbers("sleep") if sleep <= version]
     for source in (run.files.config, *batches, *sleeps):
         files.copy(source, target / source.relative_to(run.path))
-    for number in (each for each in run.policies.versions() if each < version):
+    for number in (stored for stored in run.policies.versions() if stored < version):
         copy_policy(run, number, target / f"policies/v{number:04d}")

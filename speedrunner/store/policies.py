@@ -110,7 +110,7 @@ class LibraryIndex(msgspec.Struct):
     def shifted(self, by: int) -> LibraryIndex:
         """Return the index with other numbers of its version and of sleeps."""
         moved = tuple(
-            replace(each, created=each.created + by, edited=each.edited + by) for each in self.skills
+            replace(skill, created=skill.created + by, edited=skill.edited + by) for skill in self.skills
         )
         return replace(self, version=self.version + by, skills=moved)
 

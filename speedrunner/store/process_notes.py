@@ -34,13 +34,13 @@ def changes(before: Process, after: Process) -> list[str]:
     Differences that cannot be accepted come first. Prices are not compared: a run is shown at those of its
     newest process.
     """
-    found = shown_differences(_flatten_notes(before), _flatten_notes(after))
-    return sorted(found, key=lambda line: line.startswith(ACCEPTABLE))
+    lines = shown_differences(_flatten_notes(before), _flatten_notes(after))
+    return sorted(lines, key=lambda line: line.startswith(ACCEPTABLE))
 
 
 def caveats(runs: Iterable[RunData]) -> list[str]:
     """Return the caveats of the model configs, and which roles do not reason, without duplicates."""
-    found = set()
+    lines = set()
     for run in runs:
         chosen = {group: run.config.get(group, {}) for group in ("method", "run")}
         learns = chosen["method"].get("name") != "react" and chosen["run"].get("rollouts") != 0
@@ -48,12 +48,12 @@ def caveats(runs: Iterable[RunData]) -> list[str]:
             silent: dict[tuple[str, str], list[str]] = {}
             for role, model_config in (("actor", process.actor), ("inducer", process.inducer)):
                 if model_config.caveat:
-                    found.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
+                    lines.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
                 if (role == "actor" or learns) and (setting := _silencing_setting(model_config, role)):
                     silent.setdefault((model_config.name, setting), []).append(role)
             for (name, setting), roles in silent.items():
-                found.add(f"{name}: no reasoning before calls of {' and '.join(roles)} ({setting})")
-    return sorted(found)
+                lines.add(f"{name}: no reasoning before calls of {' and '.join(roles)} ({setting})")
+    return sorted(lines)
 
 
 def _silencing_setting(model_config: ModelConfig, role: str) -> str:

@@ -535,8 +535,8 @@ def attempt_of(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
 def hunks(before: Module, after: Module) -> list[Hunk]:
     """Return the changes that turn one module into the other."""
     old, new = _lines(before), _lines(after)
-    found = SequenceMatcher(None, old, new).get_opcodes()
-    return [Hunk(first, end, new[start:stop]) for kind, first, end, start, stop in found if kind != "equal"]
+    changes = SequenceMatcher(None, old, new).get_opcodes()
+    return [Hunk(first, end, new[start:stop]) for kind, first, end, start, stop in changes if kind != "equal"]
 
 
 def apply_hunks(before: Module, changes: Sequence[Hunk]) -> Module:

@@ -129,13 +129,13 @@ class RunData:
             every_attempt: also yield older attempts at an episode that was repeated after an infrastructure
                 error.
         """
-        for each in self.files.numbers(phase) if number is None else [number]:
-            file = self._episode_file(phase, each)
+        for part in self.files.numbers(phase) if number is None else [number]:
+            file = self._episode_file(phase, part)
             yield from file.read(file.attempts if every_attempt else file.newest)
 
     def count(self, phase: Phase) -> int:
         """Return the number of finished episodes of a phase, without decoding their texts."""
-        return sum(len(self._episode_file(phase, each).newest) for each in self.files.numbers(phase))
+        return sum(len(self._episode_file(phase, part).newest) for part in self.files.numbers(phase))
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
@@ -164,9 +164,9 @@ class RunData:
         for phase in get_args(Phase):
             for number in self.files.numbers(phase):
                 file = self._episode_file(phase, number)
-                lost = [each for each in file.attempts if (each.episode, each.attempt) not in written]
+                lost = [entry for entry in file.attempts if (entry.episode, entry.attempt) not in written]
                 point = played if phase == "train" else number
-                missing += [summarize_episode(each, phase, point) for each in file.read(lost)]
+                missing += [summarize_episode(trajectory, phase, point) for trajectory in file.read(lost)]
                 played += len(file.newest)
         return missing
 
@@ -247,15 +247,17 @@ class RunData:
         """
         there = sorted({row.episode for row in self.episodes})
         full = "/".join(part.zfill(4) if part.isdecimal() else part for part in key.split("/"))
-        found = [each for each in there if each in (key, full)]
-        found = found or [each for each in there if each.startswith(full)]
-        if len(found) > 1:
-            raise RunDirectoryError(f"{len(found)} episodes begin with {key}: {found[0]} to {found[-1]}")
-        if not found:
-            known = [[each for each in there if each.startswith(phase)] for phase in get_args(Phase)]
+        matches = [episode for episode in there if episode in (key, full)]
+        matches = matches or [episode for episode in there if episode.startswith(full)]
+        if len(matches) > 1:
+            raise RunDirectoryError(
+                f"{len(matches)} episodes begin with {key}: {matches[0]} to {matches[-1]}"
+            )
+        if not matches:
+            known = [[episode for episode in there if episode.startswith(phase)] for phase in get_args(Phase)]
             spans = ", ".join(f"{keys[0]} to {keys[-1]}" for keys in known if keys)
             raise RunDirectoryError(f"{self.path} has no episode {key!r}; it has {spans or 'none yet'}")
-        row = next(each for each in self.episodes if each.episode == found[0])
+        row = next(row for row in self.episodes if row.episode == matches[0])
         trajectory = self.find(row)
         if trajectory is None:
             raise RunDirectoryError(f"{self.path} has a row of {row.episode}, and not the episode")
@@ -265,8 +267,8 @@ class RunData:
         """Return the newest attempt at the episode of a row, without decoding others."""
         numbers = self.batches() if row.phase == "train" else [row.checkpoint]
         for file in (self._episode_file(row.phase, number) for number in numbers):
-            if found := [each for each in file.newest if each.episode == row.episode]:
-                return next(file.read(found), None)
+            if entries := [entry for entry in file.newest if entry.episode == row.episode]:
+                return next(file.read(entries), None)
         return None
 
     def sleep(self, number: int) -> SleepRecord:
@@ -320,21 +322,21 @@ class EpisodeFile:
     @cached_property
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for number, start, line in json_records.iterate_lines(self.path):
             key = json_records.as_record(line, EpisodeKey, f"{self.path}, line {number},")
-            found.append(Entry(key.episode, key.attempt, number, start, len(line)))
-        return found
+            entries.append(Entry(key.episode, key.attempt, number, start, len(line)))
+        return entries
 
     @cached_property
     def newest(self) -> list[Entry]:
         """Return the newest attempt at each episode."""
-        last = {each.episode: each for each in self.attempts}
-        return [each for each in self.attempts if last[each.episode] is each]
+        last = {entry.episode: entry for entry in self.attempts}
+        return [entry for entry in self.attempts if last[entry.episode] is entry]
 
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
-        places = [(each.start, each.size) for each in entries]
+        places = [(entry.start, entry.size) for entry in entries]
         lines = json_records.lines_at(self.path, places) if places else ()
-        for each, line in zip(entries, lines, strict=True):
-            yield json_records.as_record(line, Trajectory, f"{self.path}, line {each.line},")
+        for entry, line in zip(entries, lines, strict=True):
+            yield json_records.as_record(line, Trajectory, f"{self.path}, line {entry.line},")

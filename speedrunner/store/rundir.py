@@ -136,7 +136,7 @@ class RunDirectory:
         """Append the record of this process, before it does anything else. After a change of code, versions
         or server options, an interrupted sleep starts over."""
         self._append(self.files.processes, process, durable=True)
-        if any(each.startswith(ACCEPTABLE) for each in process.changes):
+        if any(change.startswith(ACCEPTABLE) for change in process.changes):
             self.remove_sleep_journal()
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
@@ -161,7 +161,7 @@ class RunDirectory:
         known = Labels.of(labels)
         row = OfferedTools(role=known.role or "", policy=known.policy, tools=tools)
         if self._offered is None:
-            self._offered = {msgspec.json.encode(each) for each in self.read().tools}
+            self._offered = {msgspec.json.encode(row) for row in self.read().tools}
         if (line := msgspec.json.encode(row)) not in self._offered:
             self._append(self.files.tools, row, durable=False)
             self._offered.add(line)

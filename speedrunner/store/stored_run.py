@@ -134,8 +134,8 @@ class RunFiles:
     def appended(self) -> list[Path]:
         """Return the files of records that only grow."""
         patterns = ("*.jsonl", "trajectories/*.jsonl", "evaluations/*.jsonl")
-        found = (path for pattern in patterns for path in self.path.glob(pattern))
-        return sorted(path for path in found if path != self.sleep_journal)
+        paths = (path for pattern in patterns for path in self.path.glob(pattern))
+        return sorted(path for path in paths if path != self.sleep_journal)
 
     def check(self) -> None:
         """Raise `StorageError` unless the folder is a run of this version's layout, or may become one.

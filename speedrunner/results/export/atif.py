@@ -56,7 +56,7 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     """Yield the trajectories of a run with their file names, without suffix."""
     about = msgspec.structs.asdict(condition_name(run.settings))
     times = {row.request: row.time for row in run.ledger}
-    tools = {(row.role, row.policy): [each.openai for each in row.tools] for row in run.tools}
+    tools = {(row.role, row.policy): [tool.openai for tool in row.tools] for row in run.tools}
     actor, inducer = run.model_names
     for split in get_args(Split):
         for facts, conversation in iterate_conversations(run, split):
@@ -90,14 +90,14 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
 
 def _final_metrics(conversation: RecordedConversation, prices: Prices | None, steps: int) -> Json:
     usage = conversation.usage
-    found: Json = {
+    metrics: Json = {
         "total_prompt_tokens": usage.prompt,
         "total_completion_tokens": usage.completion,
         "total_cached_tokens": usage.cached,
         "total_steps": steps,
         "extra": {"reasoning_tokens": usage.reasoning},
     }
-    return found if prices is None else {**found, "total_cost_usd": prices.cost(usage)}
+    return metrics if prices is None else {**metrics, "total_cost_usd": prices.cost(usage)}
 
 
 def _steps(turns: Sequence[Turn], times: Mapping[str, float], prices: Prices | None) -> Iterator[Json]:
@@ -167,9 +167,9 @@ def _observe(step: Json, text: str | None) -> None:
 
 
 def _walk(node: CallNode, depth: int) -> Iterator[tuple[int, CallNode]]:
-    for each in node.calls:
-        yield depth, each
-        yield from _walk(each, depth + 1)
+    for call in node.calls:
+        yield depth, call
+        yield from _walk(call, depth + 1)
 
 
 def _shown(node: CallNode | None) -> str | None:

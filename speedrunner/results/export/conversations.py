@@ -54,7 +54,7 @@ class RecordedConversation(msgspec.Struct, frozen=True):
 def of_episode(trajectory: Trajectory) -> list[RecordedConversation]:
     """Return the conversations of an episode, in the order in which they were opened."""
     turns = sorted(trajectory.turns, key=lambda turn: turn.conversation)  # a stable sort
-    grouped = (list(each) for _, each in groupby(turns, key=lambda turn: turn.conversation))
+    grouped = (list(group) for _, group in groupby(turns, key=lambda turn: turn.conversation))
     return [RecordedConversation(own[0].role, own[0].conversation, own) for own in grouped]
 
 
@@ -89,5 +89,5 @@ def iterate_conversations(
             "score": outcome and outcome.score,
             "success": outcome and outcome.success,
         }
-        for each in of_episode(played):
-            yield facts, each
+        for conversation in of_episode(played):
+            yield facts, conversation

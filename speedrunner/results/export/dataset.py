@@ -87,8 +87,8 @@ def _schema(pyarrow: Any) -> Any:
 def _rows(run: RunData, name: str, split: Split) -> Iterator[dict[str, Any]]:
     config = run.settings
     about = msgspec.structs.asdict(condition_name(config)) | {"run": name, "seed": config.run.seed}
-    for facts, each in iterate_conversations(run, split):
-        yield about | facts | _row(each)
+    for facts, conversation in iterate_conversations(run, split):
+        yield about | facts | _row(conversation)
 
 
 def _row(conversation: RecordedConversation) -> dict[str, Any]:
@@ -155,4 +155,4 @@ def _made(name: str, run: RunData) -> list[object]:
 def _plain(text: str) -> str:
     """Return a text as one line of Markdown without markup and HTML."""
     line = " ".join(visible(text).split())
-    return re.sub(r"[<>&\[\]`*!|\\]", lambda found: f"&#{ord(found.group())};", line)
+    return re.sub(r"[<>&\[\]`*!|\\]", lambda mark: f"&#{ord(mark.group())};", line)

@@ -53,21 +53,23 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
         point: its row of `average_tests`, which also counts episodes that cannot be read.
     """
     config, checkpoint = run.settings, point["checkpoint"]
-    found = condition_name(config)
+    condition = condition_name(config)
     episodes, unscored, score = point["episodes"], point["unscored"], point["score"]
-    started = min(each.started for each in played)
-    ended = max(each.started + each.seconds for each in played)
-    task = f"{found.env} {found.method} after {checkpoint} rollouts"
+    started = min(trajectory.started for trajectory in played)
+    ended = max(trajectory.started + trajectory.seconds for trajectory in played)
+    task = f"{condition.env} {condition.method} after {checkpoint} rollouts"
     mean = {} if score is None else {"mean": inspect.EvalMetric(name="mean", value=score)}
-    usage = {config.model.name: _usage(sum((each.usage for each in played), Usage()))}
+    usage = {config.model.name: _usage(sum((trajectory.usage for trajectory in played), Usage()))}
     return inspect.EvalLog(
         status="success" if len(played) >= config.run.test_episodes else "started",
         eval=inspect.EvalSpec(
             created=timestamp(started),
             task=task,
-            task_args={"checkpoint": checkpoint, **msgspec.structs.asdict(found)},
+            task_args={"checkpoint": checkpoint, **msgspec.structs.asdict(condition)},
             dataset=inspect.EvalDataset(
-                name=found.env, samples=len(played), sample_ids=[each.episode for each in played]
+                name=condition.env,
+                samples=len(played),
+                sample_ids=[trajectory.episode for trajectory in played],
             ),
             model=config.model.name,
             config=inspect.EvalConfig(),
@@ -93,7 +95,7 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
         stats=inspect.EvalStats(
             started_at=timestamp(started), completed_at=timestamp(ended), model_usage=usage
         ),
-        samples=[_sample(inspect, each, config.model.name) for each in played],
+        samples=[_sample(inspect, trajectory, config.model.name) for trajectory in played],
     )
 
 
@@ -101,7 +103,7 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     scoring = import_module("inspect_ai.scorer")
     outcome, task = trajectory.outcome, trajectory.task
     conversations = of_episode(trajectory)
-    messages = [each for conversation in conversations for each in _messages(conversation.turns)]
+    messages = [message for conversation in conversations for message in _messages(conversation.turns)]
     prompts = (
         message.content for turn in trajectory.turns for message in turn.messages if message.role == "user"
     )

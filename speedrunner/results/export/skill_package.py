@@ -98,11 +98,13 @@ def _body(run: RunData, library: Library) -> Iterator[str]:
         "- `scripts/skills.py` does not run by itself: it calls the primitives below, which the environment"
         " provides as global functions."
     )
-    skills = [(each.name, library.signature(each.name), library.doc(each.name)) for each in library.public]
-    primitives = [(each.name, each.signature, each.doc) for each in library.primitives]
+    skills = [
+        (skill.name, library.signature(skill.name), library.doc(skill.name)) for skill in library.public
+    ]
+    primitives = [(primitive.name, primitive.signature, primitive.doc) for primitive in library.primitives]
     for title, functions in (("Skills", skills), ("Primitives", primitives)):
         yield from ("", f"## {title}", "")
-        yield from _fenced([_head(*each) for each in functions])
+        yield from _fenced([_head(*function) for function in functions])
 
 
 def _plain(text: str) -> str:
