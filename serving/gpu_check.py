@@ -1,5 +1,4 @@
-"""Checks whether this machine's GPUs can serve a model. Each problem has one line of text and one of
-remedy."""
+"""Checks whether this machine's GPUs can serve a model."""
 
 from __future__ import annotations
 
@@ -11,13 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 
-import msgspec
-
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus
 from serving.engine.server import server_path
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
 from serving.sizing import fit, memory_share
+from speedrunner.plain.findings import Finding, failure, warning
 
 CUDA, LEAST_DRIVER = 13, 580
 """The engine's CUDA, and the oldest branch of the driver for it (NVIDIA: CUDA Compatibility, Minor Version
@@ -27,20 +25,6 @@ IN_USE_MIB = 1024
 """Most memory in use, in MiB, on an idle GPU: the driver takes some hundreds of MiB."""
 
 CONTAINER = "or use the container (slurm/apptainer.def)"
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """One reason why a server cannot start, or may fail.
-
-    Attributes:
-        text: what is wrong, in one line.
-        remedy: what to do.
-        fatal: whether no server can start at all.
-    """
-
-    text: str
-    remedy: str
-    fatal: bool = False
 
 
 def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None]) -> list[list[Gpu]]:
@@ -58,20 +42,15 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
     needed = sum(model_config.all_gpus for model_config in model_configs)
     report = read_gpus() if needed else GpuReport()
     ask = f"use a machine with GPUs; a Slurm job gets them with --gres=gpu:{needed}"
-    if few := too_few(report, needed, ask):
-        problems = [few]
-    elif needed and is_cpu_build():
-        problems = [Problem("this is vLLM's CPU build", "make venv KIND=gpu", fatal=True)]
-    else:
-        problems = all_problems(model_configs, report)
-        if not any(problem.fatal for problem in problems):
-            problems += compiler_problems(model_configs)
-    for problem in sorted(problems, key=lambda each: not each.fatal):
-        line = f"{problem.text}; {problem.remedy}"
-        if problem.fatal:
+    findings = list(check_gpus([model_configs], report, needed, ask))
+    if needed <= len(report.usable) and needed and is_cpu_build():
+        findings = [failure("GPU", "this is vLLM's CPU build", "make venv KIND=gpu")]
+    for finding in findings:
+        if finding.level == "failed":
             names = " and ".join(model_config.name for model_config in model_configs if model_config.gpus)
-            raise ServerFailed(f"vLLM cannot serve {names} here: {line}")
-        say(f"warning: {line}")
+            raise ServerFailed(f"vLLM cannot serve {names} here: {finding.text}; {finding.remedy}")
+    for finding in findings:
+        say(f"warning: {finding.text}; {finding.remedy}")
     return divide_gpus(model_configs, report)
 
 
@@ -88,58 +67,56 @@ def is_cpu_build() -> bool:
     return False
 
 
-def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
-    """Return why this process can use fewer than `needed` GPUs; `None` if it can use enough."""
-    if len(report.usable) >= needed:
-        return None
-    chosen = f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
-    why = report.failure or f"the machine has {len(report.installed)}{chosen}"
-    can = len(report.usable) or "none"
-    return Problem(
-        f"{needed} GPU{'s' * (needed > 1)} needed, and {can} can be used: {why}", remedy, fatal=True
-    )
+def check_gpus(
+    together: Iterable[Sequence[ModelConfig]], report: GpuReport, needed: int, remedy: str
+) -> Iterator[Finding]:
+    """Check the GPUs, the caches and the compilers for servers. Yields each problem once.
+
+    Args:
+        together: models by the servers that run at the same time; none of them runs.
+        needed: number of GPUs.
+        remedy: what to do if there are fewer.
+    """
+    if len(report.usable) < needed:
+        chosen = f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
+        why = report.failure or f"the machine has {len(report.installed)}{chosen}"
+        can = len(report.usable) or "none"
+        yield failure("GPU", f"{needed} GPU{'s' * (needed > 1)} needed, and {can} can be used: {why}", remedy)
+    findings: list[Finding] = []
+    for model_configs in together:
+        for model_config, gpus in zip(model_configs, divide_gpus(model_configs, report), strict=True):
+            if risk := model_config.cache_risk:
+                findings.append(warning("GPU", risk, "compare its answers with `speedrunner bench replay`"))
+            if gpus:
+                findings += _check_server(model_config, gpus)
+                findings += _check_compilers(model_config.server.environment())
+    for place, finding in enumerate(findings):
+        if finding not in findings[:place]:
+            yield finding
 
 
-def all_problems(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[Problem]:
-    """Check the caches and GPUs of servers that run at the same time. Return each problem once."""
-    found = dict[Problem, None]()
-    for model_config, gpus in zip(model_configs, divide_gpus(model_configs, report), strict=True):
-        if risk := model_config.cache_risk:
-            found[Problem(risk, "compare its answers with `speedrunner bench replay`")] = None
-        if gpus:
-            found |= dict.fromkeys(_server_problems(model_config, gpus))
-    return list(found)
-
-
-def compiler_problems(model_configs: Iterable[ModelConfig]) -> list[Problem]:
-    """Check what Triton needs to compile its launchers, without which no GPU server starts, with the
-    environment of each model's server. Return each problem once."""
-    found = dict[Problem, None]()
-    for model_config in model_configs:
-        if model_config.gpus:
-            found |= dict.fromkeys(_triton_problems(model_config.server.environment()))
-    return list(found)
-
-
-def _triton_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
+def _check_compilers(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Check what Triton needs to compile its launchers, without which no GPU server starts."""
     chosen = environment.get("CC", "").split()
     names = chosen[:1] or ["gcc", "clang"]
     if not any(shutil.which(name, path=server_path(environment)) for name in names):
         text = f"the C compiler is missing: {' or '.join(names)} is not on the PATH; so Triton cannot compile"
-        yield Problem(text, f"install gcc (module load gcc, if your site has it), {CONTAINER}", fatal=True)
+        remedy = f"install gcc (module load gcc, if your site has it), {CONTAINER}"
+        yield failure("compilers", text, remedy)
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
         text = f"Python's headers are missing: {headers} has no Python.h; so Triton cannot compile"
         remedy = f"install python3-dev, use a Python that has its headers, {CONTAINER}"
-        yield Problem(text, remedy, fatal=True)
+        yield failure("compilers", text, remedy)
 
 
-def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
+def _check_server(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Finding]:
     """Check the driver, the free memory and the size of the GPUs of one server that does not run yet."""
     driver = gpus[0].driver
     branch = driver.partition(".")[0]
     if branch.isdigit() and int(branch) < LEAST_DRIVER:
-        yield Problem(
+        yield warning(
+            "GPU",
             f"the driver is {driver}, and the engine's CUDA {CUDA} needs {LEAST_DRIVER} or newer",
             "use a node with a newer driver, or NVIDIA's package cuda-compat with"
             " VLLM_ENABLE_CUDA_COMPATIBILITY=1",
@@ -147,14 +124,15 @@ def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator
     share = memory_share(model_config)
     for gpu in gpus:
         if gpu.used > IN_USE_MIB:
-            yield Problem(
+            report = failure if gpu.total - gpu.used < share * gpu.total else warning
+            yield report(
+                "GPU",
                 f"GPU {gpu.id}: {gpu.used:,} of {gpu.total:,} MiB are in use, and {model_config.name} takes"
                 f" {share:.0%}",
                 f"choose free GPUs with {VISIBLE}, or ask Slurm for your own (--gres=gpu:N, --exclusive)",
-                fatal=gpu.total - gpu.used < share * gpu.total,
             )
     try:
         fit(model_config, gpus)
     except InvalidModelConfig as error:
         text, _, remedy = str(error).partition("; ")
-        yield Problem(text, remedy, fatal=True)
+        yield failure("GPU", text, remedy)

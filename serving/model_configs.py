@@ -20,11 +20,6 @@ MODELS = CHECKOUT / "models"
 SHAPES = "shapes/build_shapes.py"
 """The recipe, relative to `MODELS`, that creates model folders without weights."""
 
-CONVERT = (
-    "convert the GGUF file to a folder: pip install gguf==0.19.0, then"
-    " `convert(Path(FILE), Path(FOLDER))` of models/smollm2/convert.py"
-)
-
 ROLES = ("actor", "inducer")
 
 STRING_TOKENS = {"actor": 1024, "inducer": 8192}
@@ -93,11 +88,9 @@ def load_model_config(name_or_path: str) -> ModelConfig:
 
 
 def describe_model_name(given: str) -> str:
-    """Return how to get a model config for a model's folder, hub id or GGUF file; empty for anything else."""
-    if not (Path(given).is_dir() or re.fullmatch(r"[\w.-]+/[\w.-]+|.*\.gguf", given)):
+    """Return how to get a model config for a model's folder or hub id; empty for anything else."""
+    if not (Path(given).is_dir() or re.fullmatch(r"[\w.-]+/[\w.-]+", given)):
         return ""
-    if given.endswith(".gguf"):
-        return f"{given}: {CONVERT}"
     return f"{given} is a model, not a model config: `speedrunner init model {given}` writes NAME.yaml"
 
 

@@ -17,7 +17,6 @@ from serving.engine.gpus import read_gpus
 from serving.errors import InvalidCall, InvalidModelConfig
 from serving.hub import CONFIG, WEIGHTS, fetch_texts, missing_files, read_json
 from serving.model_config import ModelConfig, Role
-from serving.model_configs import CONVERT
 from serving.sizing import read_config
 from serving.tokens.formats import FORMATS
 from serving.tokens.grammar import dumps
@@ -123,8 +122,7 @@ def describe_model(model: str | Path, name: str) -> str:
 def _require_files(folder: Path, spare: str = "") -> None:
     """Raise `InvalidModelConfig` if a model's folder lacks files, except those named `spare`."""
     if lost := [name for name in missing_files(folder) if name != spare]:
-        hints = [f"{file.name}: {CONVERT}" for file in folder.glob("*.gguf")][:1]
-        raise InvalidModelConfig("; ".join((f"{folder} lacks {', '.join(lost)}", *hints)))
+        raise InvalidModelConfig(f"{folder} lacks {', '.join(lost)}")
 
 
 def _read_text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

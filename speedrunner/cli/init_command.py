@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from serving.model_configs import CONVERT, load_model_config
+from serving.model_configs import load_model_config
 from serving.new_model_config import check_files, describe_model
 from serving.weights import model_path
 from speedrunner.cli.output import say
@@ -84,8 +84,6 @@ Written = tuple[dict[Path, str], list[str]]
 
 def _model(source: str, folder: Path) -> Written:
     """Describe a model by its files."""
-    if source.endswith(".gguf"):
-        raise NotWritten(f"{source}: {CONVERT}")
     is_folder = Path(source).is_dir()
     if not is_folder and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", source):
         raise NotWritten(f"{source!r} is not a model: give a folder or a hub id (ORGANISATION/MODEL)")

@@ -15,7 +15,7 @@ from serving import hub
 from serving.engine.endpoint import attach
 from serving.engine.gpus import GpuReport, read_gpus
 from serving.errors import InvalidModelConfig, ServerFailed
-from serving.gpu_check import Problem, all_problems, compiler_problems, too_few
+from serving.gpu_check import check_gpus
 from serving.model_config import ModelConfig
 from serving.new_model_config import check_files
 from serving.options import ServiceOptions, running_endpoint
@@ -103,25 +103,16 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
 def gpus(needs: Needs) -> Iterator[Finding]:
     """Check whether this machine's GPUs can serve the models, and their caches."""
     gpu_report = read_gpus() if needs.gpus else GpuReport()
-    if problem := too_few(gpu_report, needs.gpus, needs.doctor):
-        yield _finding("GPU", problem)
-    problems = list(
-        dict.fromkeys(problem for servers in needs.together for problem in all_problems(servers, gpu_report))
-    )
-    yield from (_finding("GPU", problem) for problem in problems)
+    findings = list(check_gpus(needs.together, gpu_report, needs.gpus, needs.doctor))
+    yield from findings
+    failed = {finding.name for finding in findings if finding.level == "failed"}
     if not needs.gpus:
         yield ok("GPU", "none is needed")
-    elif len(gpu_report.usable) >= needs.gpus and not any(problem.fatal for problem in problems):
+    elif "GPU" not in failed:
         names = ", ".join(map(str, gpu_report.usable))
         yield ok("GPU", f"{needs.gpus} needed; here: {names}; driver {gpu_report.usable[0].driver}")
-    if gpu_report.usable:
-        together = (model_config for servers in needs.together for model_config in servers)
-        compilers = [_finding("compilers", problem) for problem in compiler_problems(together)]
-        yield from compilers or [ok("compilers", "Triton finds a C compiler and Python's headers")]
-
-
-def _finding(name: str, problem: Problem) -> Finding:
-    return Finding(name, "failed" if problem.fatal else "warning", problem.text, problem.remedy)
+    if gpu_report.usable and "compilers" not in failed:
+        yield ok("compilers", "Triton finds a C compiler and Python's headers")
 
 
 def sandboxes(needs: Needs) -> Iterator[Finding]:
