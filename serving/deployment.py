@@ -18,10 +18,9 @@ from serving.conversation import sampling
 from serving.engine.client import Engine, RequireAlive, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
-from serving.engine.metrics import read_counters, read_metrics
+from serving.engine.metrics import patience_for, read_counters, read_metrics, watch
 from serving.engine.server import VllmServer
 from serving.engine.start_phases import list_phases
-from serving.engine.watchdog import patience_for, watch
 from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import require_gpus
 from serving.hub import found, require_hub

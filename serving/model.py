@@ -73,7 +73,7 @@ class Model:
         if self._format is None or self.tokenizer is None:
             return ChatConversation(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
-        replica = min(self.replicas, key=lambda each: len(each.slots))
+        replica = min(self.replicas, key=lambda replica: len(replica.slots))
         slot = replica.slot(self._sent_before(transcript.ids))
         context = self.model_config.context
         return TokenConversation(self.engine, transcript, settings, context, labels, slot)

@@ -227,7 +227,7 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
     try:
         for name in ("actor", "inducer"):
             read = Transcript(model_config, name, tokenizer, said, [LOOK]).text
-            lost |= {each["role"]: None for each in said if each["content"] not in read}
+            lost |= {message["role"]: None for message in said if message["content"] not in read}
         if lost:
             yield f"its chat template or tokenizer cuts or rewrites messages ({', '.join(lost)})"
         style = _find_thinking(tokenizer)

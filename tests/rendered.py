@@ -22,7 +22,7 @@ async def rendered(
         "chat_template_kwargs": {"enable_thinking": thinking},
     }
     async with endpoint.client(60) as client:
-        reply = await client.post("/tokenize", msgspec.json.encode(body))
+        reply = await client.send("/tokenize", msgspec.json.encode(body))
     assert reply.status == 200, reply.text
     tokens: list[int] = reply.json()["tokens"]
     return tokens

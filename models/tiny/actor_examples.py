@@ -165,7 +165,7 @@ class _Episode:
         return None
 
     def _execute(self, call: ToolCall, mission: str) -> Executed:
-        use = next((each for each in self.given.uses if each.tool.name == call.name), None)
+        use = next((use for use in self.given.uses if use.tool.name == call.name), None)
         if use is not None:
             node, observation = self._play_skill(use, call, mission)
         else:

@@ -86,13 +86,13 @@ def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -
 
     while True:
         pool = sorted(
-            (draw(name) for name in rng.choices(names, shares, k=POOL)), key=lambda each: len(each.ids)
+            (draw(name) for name in rng.choices(names, shares, k=POOL)), key=lambda example: len(example.ids)
         )
         cut: list[list[Example]] = [[]]
-        for each in pool:
-            if cut[-1] and len(each.ids) * (len(cut[-1]) + 1) > stage.batch:
+        for example in pool:
+            if cut[-1] and len(example.ids) * (len(cut[-1]) + 1) > stage.batch:
                 cut.append([])
-            cut[-1].append(each)
+            cut[-1].append(example)
         rng.shuffle(cut)
         yield from cut
 
@@ -102,8 +102,8 @@ def pad_examples(batch: Sequence[Example], pad: int) -> tuple[torch.Tensor, torc
     from torch import tensor
     from torch.nn.utils.rnn import pad_sequence
 
-    ids = pad_sequence([tensor(each.ids) for each in batch], batch_first=True, padding_value=pad)
-    return ids, pad_sequence([tensor(each.learnt) for each in batch], batch_first=True)
+    ids = pad_sequence([tensor(example.ids) for example in batch], batch_first=True, padding_value=pad)
+    return ids, pad_sequence([tensor(example.learnt) for example in batch], batch_first=True)
 
 
 def mean_loss(model: PreTrainedModel, ids: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
@@ -164,8 +164,8 @@ def train(
         recent: list[float] = []
         while read < stage.tokens:
             batch = next(drawn)
-            read += sum(len(each.ids) for each in batch)
-            ids, learnt = (each.to(accelerator.device) for each in pad_examples(batch, pad))
+            read += sum(len(example.ids) for example in batch)
+            ids, learnt = (values.to(accelerator.device) for values in pad_examples(batch, pad))
             for group in optimizer.param_groups:
                 group["lr"] = stage.rate * stage.share_of_rate(step, read)
             batch_loss = mean_loss(model, ids, learnt)

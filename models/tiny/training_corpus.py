@@ -90,7 +90,7 @@ def build_tokenizer(
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    known = [each for each in {**dict.fromkeys([*known, *FRAMES, *THINGS])} if each]
+    known = [phrase for phrase in {**dict.fromkeys([*known, *FRAMES, *THINGS])} if phrase]
     words_only = [r"\n", r"\\n", WORD]
 
     def split(pieces: Sequence[str]) -> pre_tokenizers.PreTokenizer:
@@ -191,7 +191,9 @@ def make_tokenizer(
     known = {*LINES}
     texts: list[str] = []
     for name in sources:
-        sample = [reader.decode(each.ids) for each in islice(_source(reader, name, -1, runs), made_of.sample)]
+        sample = [
+            reader.decode(example.ids) for example in islice(_source(reader, name, -1, runs), made_of.sample)
+        ]
         known |= {*phrases(sample, max(2, int(made_of.phrase_share * len(sample))))}
         texts += sample
     made = build_tokenizer(sorted(known), texts, TEMPLATE, words=made_of.words, context=context)
@@ -216,7 +218,7 @@ def make(counts: dict[str, int], runs: Path, tokenizer: ChatTokenizer) -> dict[s
         starts = [0] if name == "sleeps" else range(0, count, PART)
         sizes = [None if name == "sleeps" else min(PART, count - start) for start in starts]
         parts = (islice(_source(tokenizer, name, seed, runs), size) for seed, size in enumerate(sizes))
-        found[name] = [each for part in parts for each in part if len(each.ids) <= LONGEST]
-        lengths = [len(each.ids) for each in found[name]]
+        found[name] = [example for part in parts for example in part if len(example.ids) <= LONGEST]
+        lengths = [len(example.ids) for example in found[name]]
         print(f"{name}: {len(lengths):,} examples, {sum(lengths):,} tokens, at most {max(lengths):,}")
     return found

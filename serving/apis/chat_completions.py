@@ -79,8 +79,8 @@ class ChatConversation(Conversation):
         echo |= {key: message[key] for key in ("reasoning", "reasoning_content") if message.get(key)}
         functions = [entry.get("function") or {} for entry in calls]
         text = said or "".join(
-            json.dumps({"name": each.get("name", ""), "arguments": each.get("arguments") or ""})
-            for each in functions
+            json.dumps({"name": function.get("name", ""), "arguments": function.get("arguments") or ""})
+            for function in functions
         )
         call, problem = None, None
         try:

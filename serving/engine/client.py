@@ -103,7 +103,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         return wait_s * random.uniform(0.75, 1.25)
 
 
-class Record(Protocol):
+class WriteRow(Protocol):
     """Writes an answer's ledger row."""
 
     def __call__(self, status: Status, usage: Usage, *, thought_cut: bool = False) -> None:
@@ -124,7 +124,7 @@ class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
     seconds: float
     ended: float
     request: str
-    record: Record
+    record: WriteRow
     """Writes the ledger row, once the caller knows the answer's status."""
 
 
@@ -277,7 +277,7 @@ class Engine:
 
     def _post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> Send:
         """Return a function that sends the content; each try sends the same."""
-        return functools.partial(self._client.post, f"{self.endpoint.base_url}/{path}", content, headers)
+        return functools.partial(self._client.send, f"{self.endpoint.base_url}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
         """Wait, try and classify the failure, until there is an answer or no hope for one."""

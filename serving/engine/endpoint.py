@@ -85,29 +85,21 @@ class HttpClient:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, path: str) -> HttpResponse:
-        """Send a GET request. Raises `HttpError`."""
-        return await self.request("GET", path)
-
-    async def post(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
-        """Send JSON. Raises `HttpError`."""
-        return await self.request("POST", path, content, headers)
-
-    async def request(
-        self, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
+    async def send(
+        self, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> HttpResponse:
         """Send a request and wait for the whole response, whatever its status.
 
         Args:
             path: path after the server's root, or a whole URL.
-            content: JSON.
+            content: JSON to post; without it, the request is a GET.
 
         Raises `HttpError`: see its subclasses.
         """
         if self._session is None:
             self._session = self._open()
         url = self._root + path if path.startswith("/") else path
-        body = None if content is None else _Json(content)
+        method, body = ("GET", None) if content is None else ("POST", _Json(content))
         try:
             async with self._session.request(
                 method, url, data=body, headers=headers, allow_redirects=False
@@ -139,15 +131,11 @@ class HttpClient:
         await self.close()
 
     def _open(self) -> aiohttp.ClientSession:
-        connector: aiohttp.BaseConnector
-        if self._socket is None:
-            connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_S)
-        else:
-            connector = aiohttp.UnixConnector(
-                str(self._socket), limit=MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_S
-            )
+        limits: dict[str, Any] = {"limit": MAX_CONNECTIONS, "keepalive_timeout": KEEPALIVE_S}
         return aiohttp.ClientSession(
-            connector=connector,
+            connector=aiohttp.UnixConnector(str(self._socket), **limits)
+            if self._socket
+            else aiohttp.TCPConnector(**limits),
             timeout=self._timeout,
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -248,7 +236,7 @@ class Endpoint:
         none answers in time."""
         try:
             async with self.client(timeout_s) as client:
-                return (await client.get("/health")).status
+                return (await client.send("/health")).status
         except Refused:
             return 0
         except HttpError:
@@ -259,7 +247,7 @@ class Endpoint:
         than 200."""
         try:
             async with self.client(timeout_s) as client:
-                response = await client.get(path)
+                response = await client.send(path)
         except HttpError as error:
             raise ServerFailed(f"nothing answers at {self} ({error}); is the server running?") from error
         if response.status == 401:

@@ -65,7 +65,7 @@ def _base(environment: Mapping[str, str]) -> Path | None:
         folder = Path(chosen).expanduser().absolute()
     else:
         temporary = (environment.get(name, "") for name in ("SLURM_TMPDIR", "TMPDIR"))
-        parent = next((each for each in temporary if each and Path(each).is_dir()), "/tmp")
+        parent = next((folder for folder in temporary if folder and Path(folder).is_dir()), "/tmp")
         folder = Path(parent) / f"speedrunner-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def server_processes(endpoint: Endpoint) -> list[psutil.Process]:
             # A forked engine inherits the API server's socket, and psutil names one process of each socket.
             while _title(root) and (parent := root.parent()):
                 root = parent
-            found |= {each.pid: each for each in (root, *root.children(recursive=True))}
+            found |= {process.pid: process for process in (root, *root.children(recursive=True))}
     processes = list(found.values())
     return processes if any("EngineCore" in name for name in cpu_seconds(processes)) else []
 
@@ -91,12 +91,16 @@ def _listeners(endpoint: Endpoint) -> set[int]:
     """Return the processes that listen at an address of this machine."""
     if endpoint.socket is not None:
         path, sockets = os.path.realpath(endpoint.socket), psutil.net_connections("unix")
-        return {each.pid for each in sockets if each.pid and os.path.realpath(str(each.laddr)) == path}
+        return {entry.pid for entry in sockets if entry.pid and os.path.realpath(str(entry.laddr)) == path}
     url = urlsplit(endpoint.base_url)
     port = url.port or (443 if url.scheme == "https" else 80)
-    here = {address.address for each in psutil.net_if_addrs().values() for address in each}
+    here = {address.address for addresses in psutil.net_if_addrs().values() for address in addresses}
     with suppress(OSError):
         if not here.isdisjoint(str(found[4][0]) for found in socket.getaddrinfo(url.hostname, port)):
-            listening = [each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
-            return {each.pid for each in listening if each.pid and each.laddr and each.laddr.port == port}
+            listening = [
+                entry for entry in psutil.net_connections("tcp") if entry.status == psutil.CONN_LISTEN
+            ]
+            return {
+                entry.pid for entry in listening if entry.pid and entry.laddr and entry.laddr.port == port
+            }
     return set()

@@ -55,6 +55,6 @@ class Worker(Base):  # type: ignore[misc]
 def close_ports() -> None:
     """Close each TCP port that this process listens on. Its file descriptor stays open, as a placeholder."""
     with socket.socket() as placeholder:
-        for each in psutil.Process().net_connections("tcp"):
-            if each.status == psutil.CONN_LISTEN:
-                os.dup2(placeholder.fileno(), each.fd, inheritable=False)
+        for connection in psutil.Process().net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                os.dup2(placeholder.fileno(), connection.fd, inheritable=False)

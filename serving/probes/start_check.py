@@ -95,9 +95,9 @@ async def _check_calls(model: Model) -> None:
     role = _quick(model.model_config.role("actor"))
     probes = [probe for probe in battery() if probe.kind in KINDS]
     answers = await run_together(lambda probe: answer_probe(model, role, probe), probes, len(probes))
-    invalid = [each for each in answers if each.validity == "invalid"]
+    invalid = [answer for answer in answers if answer.validity == "invalid"]
     # An answer without ids met the end of the context, which says nothing about the engine.
-    cut = [each for each in answers if each.validity == "truncated" and each.token_ids]
+    cut = [answer for answer in answers if answer.validity == "truncated" and answer.token_ids]
     if first := next(iter([*invalid, *cut]), None):
         fails = "does not enforce the grammar of tool calls" if invalid else "ends tool calls too early"
         how = "start vLLM 0.32 with --structured-outputs-config.backend xgrammar"

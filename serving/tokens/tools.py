@@ -57,7 +57,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
                 passed by name.
         """
         schemas = _Schemas(name)
-        properties = {}
+        properties, required = {}, []
         for parameter in signature.parameters.values():
             by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
             if not by_name or parameter.name.startswith("_"):
@@ -67,7 +67,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
                 )
             where = f"{name}.{parameter.name}"
             properties[parameter.name] = schemas.of(parameter.annotation, where) | _default(parameter)
-        required = [each.name for each in signature.parameters.values() if each.default is each.empty]
+            if parameter.default is parameter.empty:
+                required.append(parameter.name)
         return cls(name, doc, _object(properties, required))
 
     @property

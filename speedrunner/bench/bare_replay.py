@@ -80,7 +80,7 @@ class BareClient:
         headers = {} if address is None else {"X-data-parallel-rank": str(address)}
         body = msgspec.json.encode({**fixed, **options, "cache_salt": self._salt, "prompt": ids})
         try:
-            response = await self._http.post("/v1/completions", body, headers)
+            response = await self._http.send("/v1/completions", body, headers)
         except HttpError as error:
             raise RequestFailed(f"a bare request failed: {error}") from error
         if response.status != 200:

@@ -47,10 +47,10 @@ def align_columns(rows: Sequence[Sequence[str]], *, left: int = 1, notes: Sequen
         left: number of columns, from the first, that are aligned left; the others are aligned right.
         notes: free text at the end of each row except the first.
     """
-    heads = [each.split("\n") for each in rows[0]]
+    heads = [cell.split("\n") for cell in rows[0]]
     height = max(map(len, heads))
-    above = [[""] * (height - len(each)) + each for each in heads]
-    rows = [*(tuple(each[line] for each in above) for line in range(height)), *rows[1:]]
+    above = [[""] * (height - len(head)) + head for head in heads]
+    rows = [*(tuple(head[line] for head in above) for line in range(height)), *rows[1:]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     pads = [str.ljust if place < left else str.rjust for place in range(len(widths))]
     gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "

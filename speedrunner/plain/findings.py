@@ -43,7 +43,7 @@ class Finding(msgspec.Struct, frozen=True):
         more = self.found - len(self.details)
         return [
             f"{level:11}  {self.name}: {' '.join(self.text.split())}",
-            *(f"{INDENT}{each}" for each in self.details),
+            *(f"{INDENT}{detail}" for detail in self.details),
             *([f"{INDENT}and {more} more"] if more else []),
             *([f"{INDENT}-> {self.remedy}"] if self.remedy else []),
         ]
@@ -65,14 +65,14 @@ class Report(msgspec.Struct, frozen=True):
 
     def summary(self) -> str:
         """Return one line with the number of findings of each level."""
-        counts = Counter(each.level for each in self.findings)
+        counts = Counter(finding.level for finding in self.findings)
         shown = ", ".join(f"{count} {level}" for level, count in counts.items())
         return f"{self.subject}: {shown}"
 
 
 def report(subject: str, findings: Sequence[Finding], notes: Sequence[str] = ()) -> Report:
     """Return the report on findings."""
-    passed = not any(each.level == "failed" for each in findings)
+    passed = not any(finding.level == "failed" for finding in findings)
     return Report(subject, passed, list(findings), list(notes))
 
 

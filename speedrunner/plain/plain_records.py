@@ -60,13 +60,13 @@ def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
 def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
     """Return a message about a key that does not exist, with the nearest key, or else all keys there."""
     section, _, leaf = key.rpartition(".")
-    leaves = {each.rpartition(".")[2]: each for each in known}
+    leaves = {name.rpartition(".")[2]: name for name in known}
     nearest = get_close_matches(key, known, n=1) or get_close_matches(leaf, leaves, n=1)
     unknown = f"unknown key `{key}` (={as_written(value)})"
     if nearest:
         return f"{unknown}. Did you mean `{leaves.get(nearest[0], nearest[0])}`?"
-    siblings = [each for each in known if section and each.startswith(f"{section}.")]
-    names = siblings or dict.fromkeys(each.partition(".")[0] for each in known)
+    siblings = [name for name in known if section and name.startswith(f"{section}.")]
+    names = siblings or dict.fromkeys(name.partition(".")[0] for name in known)
     return f"{unknown}. Known keys: {', '.join(names)}"
 
 

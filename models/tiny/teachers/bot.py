@@ -166,14 +166,14 @@ class Teacher:
 
     def _arguments(self, use: SkillUse, goal: Goal) -> Iterator[tuple[str, str]]:
         names = list(use.tool.parameters["properties"])
-        values = [goal.thing] if use.verb else [each.thing for each in goals(self.mission)]
+        values = [goal.thing] if use.verb else [part.thing for part in goals(self.mission)]
         if not use.verb and len(names) == 1:
             values = [self.mission]
         yield from zip(names, values, strict=bool(names))
 
     def by_hand(self, seen: Seen, goal: Goal) -> tuple[str, ToolCall]:
         """Return the thought and the call for one part of the mission, using primitives only."""
-        found = next((each for each in seen.things if each[0] == goal.thing), None)
+        found = next((thing for thing in seen.things if thing[0] == goal.thing), None)
         if found is None:
             self._unseen = self._unseen % (LOOKS + WALKS) + 1
             walks = self._unseen > LOOKS and seen.free((0, 1))
@@ -270,5 +270,5 @@ def _function(rng: random.Random, kind: str) -> tuple[str, str]:
     parameters = rng.choice(words["parameters"]).split()
     pieces = [rng.choice(part) for part in words["docs"]]
     doc = f"{pieces[0]} {''.join(pieces[1:])}".replace("  ", " ")
-    signature = ", ".join(f"{each}: str" for each in parameters)
+    signature = ", ".join(f"{parameter}: str" for parameter in parameters)
     return name, f'def {name}({signature}) -> str:\n    """{doc}"""\n    return go_forward()'

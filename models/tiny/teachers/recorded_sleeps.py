@@ -37,7 +37,7 @@ CHARS = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSettings:
     """The settings of one run.
 
     Attributes:
@@ -57,7 +57,7 @@ class Plan:
     held_out: int = 0
 
     @classmethod
-    def drawn(cls, seed: str) -> Plan:
+    def drawn(cls, seed: str) -> RunSettings:
         """Draw the settings of a corpus run."""
         rng = random.Random(seed)
         batch = 10 if rng.random() < 0.6 else rng.randint(2, 9)
@@ -96,22 +96,22 @@ class _Programmed(Conversation):
 class _Programs(LocalModel):
     """A model without a server: programs play the actor and the inducer of a run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, settings: RunSettings) -> None:
         served = load_model_config("tiny")  # prompts quote its numbers
         super().__init__(msgspec.structs.replace(served, api="chat", base_url="http://localhost"))
-        self._plan = plan
+        self._settings = settings
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
     ) -> Conversation:
         """See `Model`."""
-        rng = random.Random(f"{self._plan.seed} {labels['episode']}")
+        rng = random.Random(f"{self._settings.seed} {labels['episode']}")
         told, names = messages[-1]["content"], [tool.name for tool in tools]
         if role == "actor":
-            work = player(told, names, rng, self._plan.ability if labels["phase"] == "train" else 1.0)
+            work = player(told, names, rng, self._settings.ability if labels["phase"] == "train" else 1.0)
         else:
             work = session(told, names, rng)
-        return _Programmed(work, tools, sum(_tokens(each["content"]) for each in messages))
+        return _Programmed(work, tools, sum(_tokens(message["content"]) for message in messages))
 
     def count_tokens(self, text: str) -> int:
         """Return the estimated number of tokens; see `CHARS`."""
@@ -122,27 +122,27 @@ def _tokens(text: str) -> int:
     return -(-len(text) // CHARS)
 
 
-async def play(plan: Plan, folder: Path) -> RunData:
+async def play(settings: RunSettings, folder: Path) -> RunData:
     """Record a run in a new folder."""
-    rollouts = SLEEPS * plan.batch
-    settings = {
+    rollouts = SLEEPS * settings.batch
+    overrides = {
         "run.rollouts": rollouts,
-        "run.sleep_every": plan.batch,
+        "run.sleep_every": settings.batch,
         "run.eval_every": rollouts,
-        "run.test_episodes": plan.held_out,
+        "run.test_episodes": settings.held_out,
         "run.in_flight": 2,
         "run.dir": folder,
-        "method.interpreter": "on" if plan.interpreter else "off",
+        "method.interpreter": "on" if settings.interpreter else "off",
     }
-    setup = set_up(compose(["env=babyai", *(f"{key}={value}" for key, value in settings.items())]))
-    setup = replace(setup, split=Split(train=plan.worlds, test=setup.split.test))
-    policy = None if plan.parts is None else make_policy(plan.parts)
-    return await play_with(_Programs(plan), setup, policy)
+    setup = set_up(compose(["env=babyai", *(f"{key}={value}" for key, value in overrides.items())]))
+    setup = replace(setup, split=Split(train=settings.worlds, test=setup.split.test))
+    policy = None if settings.parts is None else make_policy(settings.parts)
+    return await play_with(_Programs(settings), setup, policy)
 
 
 def record(out: Path, runs: int, seed: int) -> None:
     """Record `runs` runs in `out`."""
     for number in range(runs):
         name = f"{seed}-{number:04d}"
-        asyncio.run(play(Plan.drawn(name), out / name))
+        asyncio.run(play(RunSettings.drawn(name), out / name))
         print(f"{number + 1} of {runs} runs are in {out}", flush=True)

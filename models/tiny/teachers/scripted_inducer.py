@@ -127,7 +127,7 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
         edits = [_edit(part, both=both)]
         if rng.random() < MISTAKES:
             edits.insert(0, _edit(part, both=both, wrong=True))
-        plan = f"To do: {', '.join(NAMES[each] for each in due[place:])}. Now {NAMES[part]}."
+        plan = f"To do: {', '.join(NAMES[missing] for missing in due[place:])}. Now {NAMES[part]}."
         for edit in edits:
             told = yield f"{thought}\n{plan}", edit
             thought, plan = f"It was refused: {WORDS['remedies'][part]}.", "I write it again."

@@ -10,7 +10,7 @@ import pytest
 from envs.babyai import BabyAI
 from models.tiny import training_corpus
 from models.tiny.teachers import recorded_sleeps
-from models.tiny.teachers.recorded_sleeps import SLEEPS, Plan
+from models.tiny.teachers.recorded_sleeps import SLEEPS, RunSettings
 from models.tiny.training_corpus import Vocabulary, sessions
 from serving.conversation import Conversation
 from serving.model import Messages
@@ -42,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_sleeps._Programs, "converse", recorded)
-        asyncio.run(recorded_sleeps.play(Plan("c", batch=2), folder / "0-0000"))
+        asyncio.run(recorded_sleeps.play(RunSettings("c", batch=2), folder / "0-0000"))
     return folder
 
 

@@ -15,7 +15,6 @@ from serving.engine.capacity import (
     weights_bytes,
 )
 from serving.model_configs import load_model_config
-from serving.sizing import answer_tokens
 from tests.gpu_kinds import GPUS, SHAPES
 
 BY_VLLM = {
@@ -63,28 +62,6 @@ def test_graphs_cover_each_number_of_sequences_up_to_vllm_s_largest() -> None:
         assert sizes[-1] == max(2 * sequences, 4)
         assert all(after <= max(1.25 * before, before + 8) for before, after in pairwise(sizes))
         assert len(sizes) < 25
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "context", "sequences"),
-    [
-        ("qwen3.5-27b", "H100", 131_072, 32),
-        ("qwen3.5-27b", "A100", 131_072, 32),
-        ("qwen3.5-27b", "H200", 262_144, 104),
-        ("qwen3.5-27b-fp8", "H100", 262_144, 64),
-        ("qwen3.5-9b", "A6000", 262_144, 96),
-        ("qwen3.5-4b", "A10G", 262_144, 40),
-        ("qwen3-4b-instruct", "A6000", 131_072, 120),
-        ("qwen3.5-9b", "A10G", None, 16),
-        ("qwen3.5-27b", "A6000", None, 16),
-    ],
-)
-def test_each_gpu_gets_the_context_and_sequences_that_it_has_memory_for(
-    name: str, kind: str, context: int | None, sequences: int
-) -> None:
-    model_config, cache = load_model_config(name), computed(name, kind)
-    assert cache.longest_context(model_config.context, answer_tokens(model_config) + 1) == context
-    assert cache.sequences == sequences
 
 
 def test_weights_and_blocks_agree_with_the_published_sizes() -> None:

@@ -136,7 +136,7 @@ async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(t
     content = b"0123456789" * 300_000
     async with echoing_server(tmp_path, echo) as used, client_of(tmp_path) as client:
         for _ in range(3):
-            reply = await client.post("/v1/completions", content)
+            reply = await client.send("/v1/completions", content)
             assert (reply.status, reply.reason, reply.content) == (200, "OK", content)
         assert used == [0, 0, 0]
 
@@ -157,14 +157,14 @@ async def test_an_answer_that_comes_late_a_second_time_is_no_answer_to_the_next_
 
     sent = asyncio.Event()
     async with echoing_server(tmp_path, twice) as used, client_of(tmp_path) as client:
-        assert (await client.post("/", b"first")).content == b"first"
+        assert (await client.send("/", b"first")).content == b"first"
         again.set()
         await sent.wait()
         for _ in range(10):  # the client reads it
             await asyncio.sleep(0)
         with pytest.raises(HttpError, match="more than one answer"):
-            await client.post("/", b"second")
-        assert (await client.post("/", b"third")).content == b"third"
+            await client.send("/", b"second")
+        assert (await client.send("/", b"third")).content == b"third"
         assert used.count(0) == 1
 
 
@@ -176,7 +176,7 @@ async def test_the_key_is_sent_and_a_redirect_is_not_followed(tmp_path: Path) ->
         writer.write(response(b"", "307 Temporary Redirect", "Location: /elsewhere\r\n"))
 
     async with echoing_server(tmp_path, redirect), client_of(tmp_path, api_key="sesame") as client:
-        reply = await client.get("/here")
+        reply = await client.send("/here")
     assert (reply.status, reply.headers["LOCATION"]) == (307, "/elsewhere")
     (request,) = seen
     assert request.startswith(b"GET /here HTTP/1.1")
@@ -196,7 +196,7 @@ async def test_a_cancelled_request_closes_its_connection(tmp_path: Path) -> None
 
     sent = asyncio.Event()
     async with await asyncio.start_unix_server(connected, tmp_path / "s"), client_of(tmp_path) as client:
-        request = asyncio.create_task(client.get("/"))
+        request = asyncio.create_task(client.send("/"))
         await sent.wait()
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -207,6 +207,6 @@ async def test_a_cancelled_request_closes_its_connection(tmp_path: Path) -> None
 async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> None:
     async with echoing_server(tmp_path, echo) as used, client_of(tmp_path, api_key="sesa\nme") as client:
         with pytest.raises(NotSendable) as caught:
-            await client.get("/")
+            await client.send("/")
         assert "sesa" not in str(caught.value)
         assert used in ([], [-1])

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import envs
-from models.tiny.teachers.recorded_sleeps import Plan, play
+from models.tiny.teachers.recorded_sleeps import RunSettings, play
 from models.tiny.teachers.scripted_inducer import (
     BOTH,
     LOOK,
@@ -39,7 +39,7 @@ REPORT = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     """Four sleeps after ten rollouts each, from nothing, and ten held-out worlds."""
-    return asyncio.run(play(Plan("a", held_out=10), tmp_path_factory.mktemp("run") / "run"))
+    return asyncio.run(play(RunSettings("a", held_out=10), tmp_path_factory.mktemp("run") / "run"))
 
 
 @cache
@@ -97,7 +97,7 @@ class TestARun:
 
     def test_is_the_same_for_the_same_seed(self, tmp_path: Path) -> None:
         def sessions(folder: str) -> list[object]:
-            data = asyncio.run(play(Plan("b", batch=2), tmp_path / folder))
+            data = asyncio.run(play(RunSettings("b", batch=2), tmp_path / folder))
             turns = [turn for sleep in data.sleeps for agent in sleep.agents for turn in agent.turns]
             return [msgspec.to_builtins((turn.messages, turn.reasoning, turn.call)) for turn in turns]
 
