@@ -1,4 +1,4 @@
-"""The model configs in `models/`: the engine takes their flags."""
+"""The engine takes the flags of the configs in `models/` and our requests, and the doctor finds it well."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from serving.probes.tool_battery import answer_probe, battery
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.gpu.engine_caches import serve_options
 from tests.scripted_engine import sample_call
-from tests.scripted_runs import scripted_model
+from tests.scripted_runs import scripted_model, speedrunner
 
 
 @pytest.mark.slow
@@ -88,3 +88,10 @@ def test_fields_at_neutral_values_cost_a_gpu_s_sampler_nothing(monkeypatch: pyte
     others = {"temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": 0.1, "presence_penalty": 1.5}
     for name, value in others.items():
         assert processes_logits(**{**NEUTRAL, name: value}), name
+
+
+@pytest.mark.slow
+def test_this_machine_can_play_the_bundled_model(tmp_path: Path) -> None:
+    done = speedrunner("doctor", "model=tiny", "env=scienceworld", "env.family=4", f"run.dir={tmp_path}/one")
+    assert done.returncode == 0, done.stdout
+    assert "ok           files of tiny: " in done.stdout

@@ -26,8 +26,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, adapt, list_model_configs, load_model_config
 from serving.sizing import answer_tokens, fit, read_config
 from serving.weights import prepare
-from tests.gpu.faked_cuda import fake_gpus, load_driver
-from tests.gpu.faked_gpus import GPUS, PROCESSORS, visible_bytes
+from tests.gpu.faked_cuda import GPUS, PROCESSORS, fake_gpus, load_driver, visible_bytes
 
 MOST_GPUS = 8
 

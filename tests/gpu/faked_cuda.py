@@ -9,21 +9,53 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
 import subprocess
 import sysconfig
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from serving.engine.gpus import Gpu
-from tests.gpu.faked_gpus import GIB, total_bytes, visible_bytes
+import pytest
+
+from serving.engine.capacity import DRIVER_BYTES
+from serving.engine.gpus import MIB, Gpu
+from tests.gpu_kinds import GPUS as SHOWN
+
+GIB = 2**30
 
 NO_DEVICE = 100
 """`CUDA_ERROR_NO_DEVICE`."""
 
 HEADER = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include/cuda.h")
 """Declares the driver's functions; part of the GPU environment."""
+
+
+def require_gpu_environment() -> None:
+    """Skip the calling test module where its tests cannot run."""
+    if find_spec("flashinfer") is None:
+        pytest.skip("needs the GPU environment: make check-gpu", allow_module_level=True)
+    if not shutil.which("g++"):
+        pytest.skip("needs a C++ compiler (Debian: apt install g++)", allow_module_level=True)
+
+
+GPUS = {kind: SHOWN[kind] for kind in ("H100", "H200", "A100", "A6000")}
+"""One GPU of each kind, as the driver shows it."""
+
+PROCESSORS = {"H100": 132, "H200": 132, "A100": 108, "A6000": 84}
+"""Streaming multiprocessors of each kind."""
+
+
+def total_bytes(gpu: Gpu) -> int:
+    """Return the memory that NVML shows, in bytes."""
+    return gpu.total * MIB
+
+
+def visible_bytes(gpu: Gpu) -> int:
+    """Return the memory that a CUDA program sees, in bytes."""
+    return total_bytes(gpu) - DRIVER_BYTES
 
 
 def load_driver(folder: Path) -> None:

@@ -14,7 +14,7 @@ from serving.errors import InvalidModelConfig
 from serving.model_configs import CHECKOUT, list_model_configs, load_model_config
 from serving.sizing import cache_on, fit
 from tests.gpu.engine_caches import EngineCache
-from tests.gpu.faked_gpus import GPUS, require_gpu_environment
+from tests.gpu.faked_cuda import GPUS, require_gpu_environment
 
 require_gpu_environment()
 
