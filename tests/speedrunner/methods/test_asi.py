@@ -266,17 +266,6 @@ async def test_functions_that_need_each_other_go_in_together_whatever_else_is_ba
     ]  # fmt: skip
 
 
-async def test_what_is_there_is_not_changed_and_new_functions_may_call_it() -> None:
-    other = STEP.replace("walk(1)", "walk(2)")
-    twice = 'def twice() -> str:\n    """Step twice."""\n    step()\n    return step()'
-    library, told = await grown(STEP, other, twice, f"{STEP}\n\n{twice.replace('twice', 'again')}")
-    assert library.named["step"].source == STEP
-    assert told == [("step", True), ("step", False), ("twice", True), ("step", False), ("again", True)]
-    assert library.calls("twice") == ("step",)
-    _, (edit,) = await append_skills(library, other, 3)
-    assert edit.error == TAKEN
-
-
 @pytest.mark.parametrize(
     ("text", "names"),
     [("def f(", ["f"]), ("f = 3", ["(none)"]), ("# nothing", ["(none)"]), ("?!", ["(none)"])],
