@@ -32,10 +32,10 @@ def place(error: BaseException, owner: type | None = None) -> str:
         owner: if the error passed through this class's file, the innermost line of that file is returned;
             otherwise the innermost of all.
     """
-    frames = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     module = owner and sys.modules.get(owner.__module__)
     if module and (file := inspect.getsourcefile(module)):
-        frames = [each for each in frames if each.filename == file] or frames
+        frames = [frame for frame in frames if frame.filename == file] or frames
     if not frames:
         return ""
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}, in {frames[-1].name}"
@@ -46,10 +46,10 @@ def parameters(*functions: Callable[..., Any]) -> Parameters:
     one's."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
-        name: each
+        name: parameter
         for function in functions
-        for name, each in inspect.signature(function, eval_str=True).parameters.items()
-        if each.kind not in variadic
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
+        if parameter.kind not in variadic
     }
 
 
@@ -89,7 +89,7 @@ class Registry(Generic[T]):
         if path not in self.registered.values() and (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)  # for a user's own class; processes that play inherit it
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            kind = getattr(importlib.import_module(module), attribute)
         except Exception as problem:  # a user's module may raise anything
             # A SyntaxError's text has the place.
             where = "" if isinstance(problem, SyntaxError) else f"; {place(problem)}"
@@ -103,16 +103,16 @@ class Registry(Generic[T]):
             elif isinstance(problem, AttributeError) and problem.name == attribute:
                 reason = f"{module} has no {attribute}"
             raise self.unknown(f"{called}: {reason}") from problem
-        if not (isinstance(found, type) and issubclass(found, base)):
+        if not (isinstance(kind, type) and issubclass(kind, base)):
             raise self.unknown(f"{called}: it must extend {base.__module__}.{base.__name__}")
-        if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
+        if missing := ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))):
             raise self.unknown(f"{called}: it must define {missing}")
-        for option in self.options_of(found).values():
+        for option in self.options_of(kind).values():
             if option.kind is not option.KEYWORD_ONLY or option.default is option.empty:
                 raise self.unknown(
                     f"{called}: parameter {option.name!r} must be keyword-only and have a default"
                 )
-        return found
+        return kind
 
     def call(
         self,

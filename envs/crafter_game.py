@@ -109,5 +109,5 @@ class Game(crafter.Env):
             min(1.0, spawn_prob * frequency),
             min(1.0, despawn_prob * frequency),
             ctor,
-            lambda count, space: tuple(frequency * each for each in targets(count, space)),
+            lambda count, space: tuple(frequency * target for target in targets(count, space)),
         )

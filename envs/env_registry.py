@@ -49,7 +49,7 @@ def splits(name: str, **options: Any) -> Split:
     environment has no split, and `EnvironmentFault` if it returns something else.
     """
     kind = REGISTRY.find(name)
-    found = REGISTRY.call(kind, kind.splits, options, whose=kind.name, own=Exception)
-    if not isinstance(found, Split):
-        raise EnvironmentFault(f"{kind.name}: splits must return Split, and returned {format_value(found)}")
-    return found
+    split = REGISTRY.call(kind, kind.splits, options, whose=kind.name, own=Exception)
+    if not isinstance(split, Split):
+        raise EnvironmentFault(f"{kind.name}: splits must return Split, and returned {format_value(split)}")
+    return split

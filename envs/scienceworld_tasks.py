@@ -78,7 +78,7 @@ def draw(env: str, family: int) -> Split:
 
     def drawn(variations: Callable[[str], range], size: int) -> list[Task]:
         pool = sorted((name, number) for name in FAMILIES[family] for number in variations(name))
-        return [Task(env, *each) for each in generator.sample(pool, min(size, len(pool)))]
+        return [Task(env, *world) for world in generator.sample(pool, min(size, len(pool)))]
 
     train = drawn(variations_for_training, TRAIN_SIZE)
     return Split(train, drawn(variations_for_test, TEST_SIZE))

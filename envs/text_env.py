@@ -150,9 +150,6 @@ class TextEnv(ABC):
     """Goals that every episode has, whatever its task; empty if tasks have different goals."""
     submits: ClassVar[bool] = False
     """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
-    local_options: ClassVar[frozenset[str]] = frozenset()
-    """Options with places on this machine, such as the path of a program. They are not taken from stored
-    runs."""
     memory_mb: ClassVar[int] = 300
     """Most memory of one instance, in megabytes: the processes that it starts, and its own process without
     the memory shared with the one that ran `preload`. No more instances are created than fit into the
@@ -243,9 +240,9 @@ class TextEnv(ABC):
 
         Raises `InvalidPrimitiveCall`: the message says what is allowed.
         """
-        primitive = next((each for each in self.primitives if each.name == name), None)
+        primitive = next((known for known in self.primitives if known.name == name), None)
         if primitive is None:
-            names = ", ".join(each.name for each in self.primitives)
+            names = ", ".join(known.name for known in self.primitives)
             raise InvalidPrimitiveCall(f"no primitive {format_value(name)}; available: {names}")
         signature = primitive.signature
         try:

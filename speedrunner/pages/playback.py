@@ -241,7 +241,7 @@ def replay_pictures(data: RunData, trajectory: Trajectory, first: int, count: in
     Raises:
         StorageError, InvalidConfig: the run's configuration cannot be read.
     """
-    settings, pictures = usable(data, ()).env, list[str]()
+    settings, pictures = usable(data).env, list[str]()
     if settings.name not in DRAWN:
         return pictures
     # If a world or a damaged record raises anything, there is no picture.

@@ -242,7 +242,6 @@ def _settings_here(run: RunData, setup: Setup) -> Config:
     """Return a run's configuration with the places that `setup` gives for the same things.
 
     - Files of model configs: `identity` compares what they contain.
-    - An environment's local options, such as the path of a program.
     - The run in `run.start_from`, if its policy is the first one of this run.
 
     Raises:
@@ -255,14 +254,10 @@ def _settings_here(run: RunData, setup: Setup) -> Config:
         model = msgspec.structs.replace(model, name=after.model.name)
     if _is_file(model.inducer_name) and _is_file(after.model.inducer_name):
         model = msgspec.structs.replace(model, inducer_name=after.model.inducer_name)
-    local = setup.env.local_options
-    options = {key: value for key, value in before.env.options.items() if key not in local}
-    options |= {key: value for key, value in after.env.options.items() if key in local}
     start = before.run.start_from
     if start is not None and after.run.start_from not in (None, start) and run.policies.versions():
         start = after.run.start_from if setup.initial_policy() == run.policies.load(0) else start
-    env = msgspec.structs.replace(before.env, options=options)
-    return msgspec.structs.replace(before, model=model, env=env).with_run(start_from=start)
+    return msgspec.structs.replace(before, model=model).with_run(start_from=start)
 
 
 def _is_file(model_config: str | None) -> bool:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 import envs
 from envs import TextEnv
 from envs.env_registry import ENVIRONMENTS
-from envs.env_registry import REGISTRY as ENVIRONMENT_CLASSES
 from serving.model_config import ModelConfig, ServerOptions
 from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
@@ -46,7 +45,7 @@ def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = Tr
         EnvironmentFault, InvalidMethodOption, InvalidModelConfig, UnfitEnvironment, SandboxUnavailable: as
         `set_up`.
     """
-    config = usable(run, trust)
+    config = usable(run)
     process = next(reversed(run.processes), None)
     model_configs = None
     if process is not None:
@@ -62,7 +61,7 @@ def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str
     Raises the errors of `compose`; `InvalidConfig` also if the run has a name that is neither bundled nor
     trusted.
     """
-    config = compose(overrides, base=usable(run, trust))
+    config = compose(overrides, base=usable(run))
     given = [override.partition("=")[2] for override in overrides]
     _require(config, run, [*trust, *given], (*CLASSES, *MODELS))
     return config
@@ -98,23 +97,19 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
 
 def stored_env(run: RunData, trust: Collection[str]) -> TextEnv:
     """Create a run's environment. Raises the errors of `set_up_stored`."""
-    config = usable(run, trust)
+    config = usable(run)
     _require(config, run, trust, ("env.name",))
     return envs.make(config.env.name, **config.env.options)
 
 
-def usable(run: RunData, trust: Collection[str]) -> Config:
+def usable(run: RunData) -> Config:
     """Return a run's configuration with the reader's values for everything that belongs to a machine.
 
     Names in it stay as stored. Raises `StorageError`, `InvalidConfig`.
     """
     config, usual = run.settings, SandboxConfig()
-    env = config.env
-    is_known = env.name in ENVIRONMENTS or env.name in trust
-    local = ENVIRONMENT_CLASSES.find(env.name).local_options if is_known else frozenset()
     return replace(
         config,
-        env=replace(env, options={key: value for key, value in env.options.items() if key not in local}),
         serving=config.serving.elsewhere(),
         # A lower limit isolates as well, and a replay needs it.
         sandbox=replace(usual, memory_mb=min(usual.memory_mb, config.sandbox.memory_mb)),

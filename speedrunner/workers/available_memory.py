@@ -33,5 +33,5 @@ def _free_in_cgroups() -> Iterator[int]:
             with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others may have "max"
                 limit = int((folder / "memory.max").read_text())
                 used = int((folder / "memory.current").read_text())
-                statistics = dict(each.split() for each in (folder / "memory.stat").read_text().splitlines())
+                statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
                 yield max(0, limit - used + int(statistics["inactive_file"]))

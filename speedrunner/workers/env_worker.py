@@ -15,7 +15,7 @@ import msgspec
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import Module
-from speedrunner.workers.sandbox.child_process import START_LIMIT_S
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, describe_exit
 from speedrunner.workers.worker_messages import (
     Execute,
     Executed,
@@ -219,8 +219,3 @@ class EnvWorker:
             raise WorkerFault(reply.message, reply.traceback)
         self._busy = False
         return reply
-
-
-def describe_exit(status: int) -> str:
-    """Describe the exit status of a process in words; a negative one is a signal's."""
-    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

@@ -50,7 +50,7 @@ class WorkerEpisode:
         self._observation: str | None = None
         self._room = EpisodeRoom()
         self._tree = CallTree("", "tool", {}, self._room)
-        self._primitives = {each.name: each for each in env.primitives}
+        self._primitives = {primitive.name: primitive for primitive in env.primitives}
         self._skills: Skills | None = None
         if request.module.public:
             pool.refill()  # while the world is created

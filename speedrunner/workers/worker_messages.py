@@ -29,14 +29,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
 
 
 class Reset(msgspec.Struct, tag=True, frozen=True):
-    """Start an episode.
-
-    Attributes:
-        task: the world.
-        module: the skills that may be called.
-        action_limit: primitive calls that advance the world; `None` for no limit.
-        seed: seed of the skills' random numbers. Skills can read it, so it must not reveal the task.
-    """
+    """Start an episode; see `EnvWorker.reset`. Skills can read the `seed`, so it must not reveal the task."""
 
     task: Task
     module: Module
@@ -51,12 +44,7 @@ class Load(msgspec.Struct, tag=True, frozen=True):
 
 
 class Execute(msgspec.Struct, tag=True, frozen=True):
-    """Run one primitive or public skill.
-
-    Attributes:
-        time_limit_s: maximum seconds.
-        action_limit: maximum primitive calls of a skill that advance the world; `None` for no limit.
-    """
+    """Run one primitive or public skill; see `EnvWorker.execute`."""
 
     call: ToolCall
     time_limit_s: float

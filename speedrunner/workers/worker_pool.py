@@ -49,14 +49,14 @@ def _reserve(pool: WorkerPool, env: str, workers: int, memory_mb: int) -> None:
     `TooManyWorkers`."""
     global _first_mb
     _first_mb = _first_mb if _reserved else available_mb()
-    each, needed = worker_mb(env), needed_mb(env, workers, memory_mb)
+    one_mb, needed = worker_mb(env), needed_mb(env, workers, memory_mb)
     available = max(0, min(available_mb(), _first_mb - sum(_reserved.values())))
     if needed > available:
-        fit = max(0, workers + (available - needed) // each)
+        fit = max(0, workers + (available - needed) // one_mb)
         remedy = f"set run.in_flight to {fit} or less" if fit else "use a larger machine"
         raise TooManyWorkers(
-            f"{workers} workers of {env} take up to {needed:,} MB of memory, {each} MB each and"
-            f" {needed - workers * each:,} MB for a skill at its limit (sandbox.memory_mb), and"
+            f"{workers} workers of {env} take up to {needed:,} MB of memory, {one_mb} MB each and"
+            f" {needed - workers * one_mb:,} MB for a skill at its limit (sandbox.memory_mb), and"
             f" {available:,} MB are available: {remedy}"
         )
     _reserved[pool] = needed

@@ -6,6 +6,7 @@ import abc
 import re
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -42,7 +43,14 @@ class Dog(Animal):
         return "wuff"
 
     @staticmethod
-    def paint(*, colour: str = "red") -> str:
+    def paint(
+        *,
+        colour: str = "red",
+        height: float = 2.5,
+        dark: bool = False,
+        shape: Literal["round", "square"] = "round",
+        owner: str | None = None,
+    ) -> str:
         return colour
 
 
@@ -67,9 +75,14 @@ def test_a_name_stands_for_what_is_registered_and_a_path_for_itself(name: str) -
     assert ANIMALS.find(name) is Dog
 
 
-def test_what_cannot_be_found_is_told(golden: Golden) -> None:
-    here = [f"{__name__}:{each}" for each in ("Cat", "Own", "Fish", "Cow")]
-    tries = [(name, partial(ANIMALS.find, name)) for name in ("cat", 3, "no.such:Cat", *here)]
+def test_what_cannot_be_found_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    (tmp_path / "broken_house.py").write_text("raise RuntimeError('no roof\\nno walls')")
+    monkeypatch.syspath_prepend(tmp_path)
+    here = [f"{__name__}:{name}" for name in ("Cat", "Own", "Fish", "Cow")]
+    names = ("cat", 3, "no.such:Cat", "broken_house:Cat", *here)
+    tries = [(name, partial(ANIMALS.find, name)) for name in names]
     golden("classes.txt", refusals(tries, Unknown, FOLDER=Path.cwd()))
 
 
@@ -81,7 +94,16 @@ def test_options_are_checked_and_those_that_it_takes_passed_on() -> None:
 
 def test_what_it_does_not_take_is_told_in_one_line(golden: Golden) -> None:
     options: list[dict[str, object]] = [
-        *({"agge": 3}, {"size": 3}, {"age": "3"}, {"colour": 3}, {"age": 31}, {"age": -1}),
+        *(
+            {"agge": 3},
+            {"size": 3},
+            {"age": "3"},
+            {"age": 2.0},
+            {"age": True},
+            {"colour": 3},
+            {"height": "tall"},
+        ),
+        *({"height": "tall"}, {"dark": 1}, {"shape": "oval"}, {"owner": 1}, {"age": 31}, {"age": -1}),
     ]
     tries = [(given, partial(ANIMALS.call, Dog, Dog, given, whose="dog", own=Own)) for given in options]
     text = refusals(tries, (Invalid, Own))

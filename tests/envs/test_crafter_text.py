@@ -52,21 +52,13 @@ def test_the_papers_sample() -> None:
     assert describe(seen()) == PAPERS
 
 
-def test_an_empty_inventory_is_one_line() -> None:
+def test_an_empty_inventory_nothing_visible_and_sleep_are_one_line_each() -> None:
     block = "Your inventory:\n- wood: 3\n- stone: 1\n- wood_pickaxe: 1\n"
-    expected = PAPERS.replace(block, "You have nothing in your inventory.\n")
-    assert describe(seen(inventory={})) == expected
-
-
-def test_nothing_visible_is_one_line() -> None:
+    assert describe(seen(inventory={})) == PAPERS.replace(block, "You have nothing in your inventory.\n")
     lines = describe(seen(window=window())).splitlines()
     assert lines[10:] == ["You see nothing away from you.", "You face grass at your front.", lines[-1]]
-
-
-def test_the_sleeping_are_told_before_their_status() -> None:
-    sentence = "You are sleeping, and will not be able to take actions until energy is full."
-    expected = PAPERS.replace("Your status:", f"{sentence}\nYour status:")
-    assert describe(seen(sleeping=True)) == expected
+    sleeping = "You are sleeping, and will not be able to take actions until energy is full."
+    assert describe(seen(sleeping=True)) == PAPERS.replace("Your status:", f"{sleeping}\nYour status:")
 
 
 class TestViews:

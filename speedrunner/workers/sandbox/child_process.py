@@ -160,10 +160,8 @@ class Child:
             return "it closed its pipes"
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # see `_signal`
-        number = -status if status < 0 else status - 128  # isolating processes report signals as a shell does
-        if number in signal.valid_signals() and number > 0:
-            return f"killed by {signal.Signals(number).name}"
-        return f"exit status {status}"
+        # bubblewrap reports signals as a shell does.
+        return describe_exit(128 - status if status - 128 in signal.valid_signals() else status)
 
     def _start(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
         if self._is_isolated:
@@ -197,6 +195,11 @@ class Child:
         os.set_blocking(self._process.stderr.fileno(), False)
         lines = (self._process.stderr.read(65_536) or b"").decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def describe_exit(status: int) -> str:
+    """Describe the exit status of a process in words; a negative one is a signal's."""
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
 class ChildPool:

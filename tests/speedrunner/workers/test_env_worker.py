@@ -24,7 +24,7 @@ from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
-from tests.processes import GROWING_S, HANGS_S, is_alive, runs, until
+from tests.processes import HANGS_S, is_alive, runs, until
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"
@@ -78,11 +78,6 @@ async def play(pool: WorkerPool, source: str, *, distance: int = 10, **arguments
     async with episode(pool, library, distance=distance) as call:
         executed: Executed = await call(library.skills[0].name, **arguments)
         return executed
-
-
-def stopped(executed: Executed) -> bool:
-    """Whether the call was stopped at its time limit."""
-    return "TimeLimitReached: stopped at the time limit" in (executed.node.error or "")
 
 
 class TestPrimitives:
@@ -244,12 +239,6 @@ class TestWorker:
             assert (executed.termination, worker.outcome) == (Termination.ACTION_LIMIT, executed.outcome)
             worker.finish()
 
-    async def test_tells_faults(self, worker: EnvWorker) -> None:
-        await worker.reset(Task(ENV, "broken_step", 10), skills().module(), None)
-        with pytest.raises(WorkerFault, match="walk failed: RuntimeError: the floor broke") as raised:
-            await worker.execute(ToolCall("walk", {"steps": 3}), HANGS_S)
-        assert "toy_env.py" in raised.value.traceback
-
     async def test_goes_on_with_other_skills_in_the_same_world(self, worker: EnvWorker) -> None:
         first = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
         await worker.reset(Task(ENV, "default", 10), first.module(), 3)
@@ -272,57 +261,6 @@ class TestWorker:
 
 
 class TestHostileSkills:
-    @pytest.mark.parametrize("wait", ["pass", "walk(0)", "look()"])
-    async def test_an_endless_loop_is_stopped_and_the_episode_scored(
-        self, pool: WorkerPool, wait: str
-    ) -> None:
-        library = skills(
-            f'''
-            def skill():
-                """Walk, then loop for ever."""
-                walk(5)
-                while True:
-                    try:
-                        {wait}
-                    except Exception:
-                        pass
-            '''
-        )
-        async with episode(pool, library) as call:
-            for limit_s in GROWING_S:
-                executed = await call("skill", time_limit_s=limit_s)
-                assert f"TimeLimitReached: stopped at the time limit of {limit_s:g} s" in executed.node.error
-                if executed.actions:
-                    break
-            assert executed.outcome.score == 0.5
-            assert (await call("walk", steps=5)).termination is Termination.SUCCESS
-
-    async def test_swallowing_all_interruptions_costs_the_skills_process_but_not_the_episode(
-        self, pool: WorkerPool
-    ) -> None:
-        library = skills(
-            '''
-            def skill():
-                """Loop for ever."""
-                while True:
-                    try:
-                        while True:
-                            pass
-                    except BaseException:
-                        pass
-            '''
-        )
-        async with pool.worker() as worker:
-            first = worker.pid
-            await worker.reset(Task(ENV, "default", 10), library.module(), None)
-            await worker.execute(ToolCall("walk", {"steps": 5}), HANGS_S)
-            executed = await worker.execute(ToolCall("skill", {}), 0.3)
-            assert stopped(executed)
-            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in (executed.node.error or "")
-            assert executed.outcome == Outcome(0.5, False, {"position": 5})
-            walked = await worker.execute(ToolCall("walk", {"steps": 5}), HANGS_S)
-            assert (walked.termination, walked.actions, worker.pid) == (Termination.SUCCESS, 2, first)
-
     async def test_whatever_it_raises_is_its_error(self, pool: WorkerPool, golden: Golden) -> None:
         bodies = (
             "raise SystemExit(3)",
@@ -414,14 +352,6 @@ class TestFaults:
 
 
 class TestPool:
-    async def test_a_busy_pool_makes_the_next_episode_wait(self, pool: WorkerPool) -> None:
-        async with pool.worker():
-            waiting = asyncio.create_task(pool.worker().__aenter__())
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(waiting, 0.05)
-        async with pool.worker() as worker:
-            assert worker.usable
-
     async def test_cancelling_in_the_middle_of_a_call_leaves_no_process(self) -> None:
         library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')
         pids: list[int] = []

@@ -79,8 +79,8 @@ async def test_a_process_without_a_file_descriptor_starts_no_worker() -> None:
     server = await ForkServer(Corridor.name).loaded()
     try:
         with without_file_descriptors(), pytest.raises(WorkerError, match="cannot start a worker of "):
-            await server.fork()
-        (await server.fork()).kill()
+            await server.worker({}, SandboxConfig())
+        (await server.worker({}, SandboxConfig())).kill()
     finally:
         server.end()
 

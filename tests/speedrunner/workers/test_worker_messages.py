@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import Any
 
 from envs import Outcome
 from serving.tokens.tools import ToolCall
@@ -13,25 +12,10 @@ from speedrunner.workers.worker_messages import (
     Execute,
     Executed,
     Fault,
-    Reply,
     pack,
     read_reply,
     read_request,
 )
-
-
-async def received(data: bytes) -> Reply:
-    reader = asyncio.StreamReader()
-    reader.feed_data(data)
-    reader.feed_eof()
-    return await read_reply(reader)
-
-
-def executed(node: CallNode, detail: dict[str, Any] | None = None) -> Executed:
-    outcome = Outcome(0.5, False, detail or {})
-    return Executed(
-        node=node, observation="a wall", free_observation=None, outcome=outcome, actions=3, termination=None
-    )
 
 
 def test_requests_are_read_one_by_one_until_the_owner_is_gone() -> None:
@@ -42,12 +26,22 @@ def test_requests_are_read_one_by_one_until_the_owner_is_gone() -> None:
     assert read_request(stream) is None
 
 
-async def test_a_reply_is_read_as_it_was_packed() -> None:
-    reply = executed(CallNode("look", "primitive", {}, result="a wall"))
-    assert await received(pack(reply)) == reply
-
-
 async def test_what_the_environment_makes_unwritable_is_a_fault() -> None:
-    reply = await received(pack(executed(CallNode("look", "primitive", {}), {"map": object()})))
+    reader = asyncio.StreamReader()
+    for detail in ({"map": "a wall"}, {"map": object()}):
+        reader.feed_data(
+            pack(
+                Executed(
+                    node=CallNode("look", "primitive", {}, result="a wall"),
+                    observation="a wall",
+                    free_observation=None,
+                    outcome=Outcome(0.5, False, detail),
+                    actions=3,
+                    termination=None,
+                )
+            )
+        )
+    assert isinstance(await read_reply(reader), Executed)
+    reply = await read_reply(reader)
     assert isinstance(reply, Fault)
     assert "cannot be written" in reply.message

@@ -93,7 +93,7 @@ def filter_program(pid: int) -> bytes:
         verdict = _verdict(call.condition, pid)
         instructions += [(_JUMP_IF_EQUAL, 0, len(verdict), call.number), *verdict]
     instructions.append((_RETURN, 0, 0, _REFUSE))
-    return b"".join(struct.pack("=HBBI", *each) for each in instructions)
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
 
 
 def _verdict(condition: str, pid: int) -> list[_Instruction]:

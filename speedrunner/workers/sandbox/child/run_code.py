@@ -66,7 +66,7 @@ def trace(error: BaseException) -> tuple[str, str]:
         [frame for frame in shown.stack if not frame.filename.startswith(HERE)]
     )
     # A syntax error's location precedes it, indented.
-    line = next((each for each in shown.format_exception_only() if not each.startswith(" ")), "")
+    line = next((line for line in shown.format_exception_only() if not line.startswith(" ")), "")
     return "".join(shown.format()), valid_text(line.partition("\n")[0][:ERROR_CHARS])
 
 
@@ -105,8 +105,8 @@ class Session:
                 self._alarm.stop()
         except BaseException as error:
             self._alarm.stop()
-            told, problem = trace(error)
-            output.write(told)
+            text, problem = trace(error)
+            output.write(text)
         self._wire.send(encode(["done", output.written, valid_text(output.tail), problem]))
 
     def _run(self, code: str, file: str, output: Output) -> None:

@@ -30,8 +30,8 @@ class ActionLimitReached(BaseException):
 
 
 REFUSALS: dict[str, type[BaseException]] = {
-    each.__name__: each
-    for each in (InvalidPrimitiveCall, TypeError, EpisodeEnded, ActionLimitReached, TimeLimitReached)
+    kind.__name__: kind
+    for kind in (InvalidPrimitiveCall, TypeError, EpisodeEnded, ActionLimitReached, TimeLimitReached)
 }
 """Refusals that the worker may send instead of a primitive's result."""
 
@@ -51,19 +51,20 @@ class Copy(ModuleType):
 
 def import_copy(name: str, *details: Any) -> ModuleType:
     """Import a module for skills, as `__import__` does."""
-    found = __import__(name, *details)
-    if not isinstance(found, Copy):
+    module = __import__(name, *details)
+    if not isinstance(module, Copy):
         # All have the copy: dataclasses recognizes `typing.ClassVar` by the module's identity.
-        found = sys.modules[found.__name__] = Copy(found)
-    return found
+        module = sys.modules[module.__name__] = Copy(module)
+    return module
 
 
 class Tracer:
     """Reports to the worker which skills run inside which, and with what result, for one tool call."""
 
-    def __init__(self, wire: Wire, alarm: Alarm) -> None:
+    def __init__(self, wire: Wire, alarm: Alarm, tracebacks: Tracebacks) -> None:
         self._wire = wire
         self._alarm = alarm
+        self._tracebacks = tracebacks
         self._running: list[Any] = []  # code objects of the reported skills that are running, outermost first
         self._omitted = [0]  # unreported calls, for each of them
         self._nodes = 1
@@ -95,7 +96,6 @@ class Tracer:
         signature: inspect.Signature,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        describe: Callable[[BaseException], str],
     ) -> Any:
         """Call a skill from another one."""
         if self._nodes >= NODE_LIMIT or len(self._omitted) >= DEPTH_LIMIT:
@@ -109,8 +109,8 @@ class Tracer:
             arguments = bound(name, signature, args, kwargs)
         except TypeError as error:
             refusal = error
-        told = {each: self.plain(value) for each, value in arguments.items()}
-        self._tell(["enter", name, told, self._find_line()])
+        recorded = {parameter: self.plain(value) for parameter, value in arguments.items()}
+        self._report(["enter", name, recorded, self._find_line()])
         self._omitted.append(0)
         self._running.append(getattr(function, "__code__", None))
         try:
@@ -119,7 +119,7 @@ class Tracer:
             result = function(**arguments)
             plain = self.plain(result)
         except BaseException as error:
-            self._leave(depth, None, describe(error))
+            self._leave(depth, None, self._tracebacks.describe(error))
             raise
         self._leave(depth, plain, None)
         return result
@@ -138,7 +138,7 @@ class Tracer:
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
         message = ["leave", depth, sum(self._omitted[depth:]), result, error]
         del self._omitted[depth:], self._running[depth:]  # also what an interruption left open
-        self._tell(message)
+        self._report(message)
 
     def _find_line(self) -> int | None:
         """Return the line that the running reported skill executes, counted from its first line as 1."""
@@ -149,7 +149,7 @@ class Tracer:
         line = None if frame is None else frame.f_lineno
         return None if line is None or frame is None else line - frame.f_code.co_firstlineno + 1
 
-    def _tell(self, message: list[Any]) -> None:
+    def _report(self, message: list[Any]) -> None:
         with self._alarm:
             body = encode(message)
             if excess(body):  # for example many large arguments, or characters of several bytes
@@ -159,7 +159,7 @@ class Tracer:
 
 def _shorten(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: to_json(each, DESCRIPTION_LIMIT)[0] for name, each in value.items()}
+        return {name: to_json(item, DESCRIPTION_LIMIT)[0] for name, item in value.items()}
     return value if value is None else to_json(value, DESCRIPTION_LIMIT)[0]
 
 
@@ -177,8 +177,8 @@ class LoadedModule:
     ) -> None:
         self._wire = wire
         self._alarm = alarm
-        self._tracer = Tracer(wire, alarm)
         self._tracebacks = Tracebacks(source)
+        self._tracer = Tracer(wire, alarm, self._tracebacks)
         self._skills: dict[str, tuple[Callable[..., Any], inspect.Signature]] = {}
         self._failure: BaseException | None = None
         random.seed(seed)  # skills may draw random numbers, and replays must repeat them
@@ -205,7 +205,7 @@ class LoadedModule:
             limit_s: seconds that the call may take in total; its error names them.
             left_s: seconds of these that are left.
         """
-        self._tracer = Tracer(self._wire, self._alarm)
+        self._tracer = Tracer(self._wire, self._alarm, self._tracebacks)
         plain: Any = None
         text: str | None = None
         try:
@@ -236,10 +236,9 @@ class LoadedModule:
     def _skill(self, name: str) -> Callable[..., Any]:
         """Return a skill that reports each of its calls."""
         skill, signature = self._skills[name]
-        describe = self._tracebacks.describe
 
         def function(*args: Any, **kwargs: Any) -> Any:
-            return self._tracer.skill(name, skill, signature, args, kwargs, describe)
+            return self._tracer.skill(name, skill, signature, args, kwargs)
 
         return _set_name(function, name, skill.__doc__ or "")
 

@@ -98,13 +98,13 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
             plain = valid_text(value)
         elif isinstance(value, list | tuple):
             plain = []
-            for each in value:
+            for item in value:
                 if used > room:  # also stops an iterator that never ends
                     raise _TooLarge
-                plain.append(convert(each, depth + 1))
+                plain.append(convert(item, depth + 1))
         elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
             used += sum(len(key) for key in value)
-            plain = {valid_text(key): convert(each, depth + 1) for key, each in value.items()}
+            plain = {valid_text(key): convert(item, depth + 1) for key, item in value.items()}
         else:
             plain = _describe(value)
             used += len(plain)

@@ -133,29 +133,19 @@ TIMES = {
         "import signal, time\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\ntime.sleep(1e6)", error=TIME
     ),
     "one endless operation in C": Attack("sum(iter(int, 1))", error=TIME),
-    "a pattern that backtracks for ever": Attack(
-        "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')", error=TIME
-    ),
     "stopping itself": Attack("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", error=TIME),
     "an endless repr": Attack(
         "class Odd:\n    def __repr__(self):\n        while True: pass\nreturn Odd()", error=TIME
-    ),
-    "an exception whose text is endless": Attack(
-        "class Odd(Exception):\n    def __str__(self):\n        while True: pass\nraise Odd", error=TIME
     ),
     "half a message": Attack("raw(frame(body=b'[' * 100)[:9])\nwhile True: pass", error=f"{TIME}|{KILLED}"),
 }
 """What never ends."""
 
 MEMORY_AND_OUTPUT = {
-    "10 GB at once": Attack("return len(bytearray(10 * 2**30))", error="MemoryError"),
     "memory bit by bit": Attack(
         "kept = []\nfor _ in range(64): kept.append(bytearray(2**24))", error="MemoryError"
     ),
     "10 GB of a mapped file": Attack("import mmap\nmmap.mmap(-1, 10 * 2**30)", error="OSError"),
-    "shared memory bit by bit": Attack(
-        "import mmap\nkept = []\nfor _ in range(64): kept.append(mmap.mmap(-1, 2**24))", error="OSError"
-    ),
     "memory in pipes, where no limit counts it": refused(
         "page = os.sysconf('SC_PAGE_SIZE')",
         "os.pipe()",
@@ -175,10 +165,6 @@ MEMORY_AND_OUTPUT = {
         raw(68, "1, 0"),  # msgget
         raw(447, "-1"),  # memfd_secret
     ),
-    "100 MB printed": Attack(
-        "for _ in range(100): print('x' * 2**20)\nreturn 'printed'",
-        result="printed|characters are not shown",
-    ),
     "100 MB to every file descriptor": Attack(
         """
         import os
@@ -190,23 +176,9 @@ MEMORY_AND_OUTPUT = {
     ),
     "1 GB into the pipe": Attack("for _ in range(1024): raw(b'x' * 2**20)", error=f"{KILLED}|{GONE}"),
     "an unbounded result": Attack("return 'x' * 10**7", result="x"),
-    "a result within itself": Attack("a = []\na.append(a)\nreturn a", result=r"\[\["),
-    "a result of bytes and numbers": Attack(
-        "return {'a': float('inf'), 'b': 10**400, 'c': {1, 2}, 'd': b'\\xff'}", result="inf"
-    ),
-    "a pickle": Attack(
-        """
-        import os, pickle
-        class Bomb:
-            def __reduce__(self): return os.system, ('touch /tmp/hostile-pickle',)
-        return pickle.dumps(Bomb())
-        """,
-        result="^b'",
-    ),
 }
 
 CRASHES = {
-    "deep recursion": Attack("return attack()", error="RecursionError"),
     "deep recursion without a limit": Attack(
         """
         import sys
@@ -224,7 +196,6 @@ CRASHES = {
     "killing itself": Attack(
         "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", error=rf"{GONE}.*killed by SIGKILL"
     ),
-    "abort": Attack("import os\nos.abort()", error=rf"{GONE}.*killed by SIGABRT"),
     "closing all file descriptors": Attack(
         "import os\nos.closerange(0, 1000)\nreturn 1", error=f"{GONE}|OSError"
     ),
@@ -333,11 +304,11 @@ lock = __import__('struct').pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
     ),
     "seeing who opens files": refused("", raw(294, "-1"), raw(300, "-1, -1")),  # inotify, fanotify
     "devices": Attack("import os\nreturn os.listdir('/dev')", result=r"^\['null'\]$", files=False),
-    "reading the home directory": Attack(
+    "reading folders of the machine": Attack(
         """
         import os
         seen = []
-        for folder in ('/root', '/home', '/proc', '/sys', '/tmp', HOME, CHECKOUT, FOLDER):
+        for folder in ('/etc', '/root', '/home', '/proc', '/sys', '/tmp', HOME, CHECKOUT, FOLDER):
             try:
                 seen += os.listdir(folder)
             except OSError:
@@ -347,7 +318,6 @@ lock = __import__('struct').pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
         result=r"^\[\]$",
         files=False,
     ),
-    "reading /etc": Attack("return open('/etc/passwd').read()", error="FileNotFoundError", files=False),
     "exhausting file descriptors": Attack(
         "kept = []\nwhile True: kept.append(open('/dev/null'))", error="OSError: .*Too many open files"
     ),
@@ -448,17 +418,6 @@ ATTACKS_OF_SKILLS = {
         """,
         error=TIME,
     ),
-    "primitives that are refused, for ever": Attack(
-        """
-        while True:
-            try:
-                walk('far')
-            except Exception:
-                pass
-        """,
-        error=TIME,
-    ),
-    "actions for ever": Attack("while True: walk(0)", error=TIME),
     "forged errors for ever": Attack(
         """
         error = 'x' * 20_000
@@ -499,9 +458,6 @@ ATTACKS_OF_SKILLS = {
     "an argument of many levels": Attack(
         "x = []\nfor _ in range(950): x = [x]\nwalk(x)",
         error="ValueError: the arguments of walk are values within",
-    ),
-    "as many values as a message may have, for ever": Attack(
-        "data = frame('enter', 'helper', {'x': [{}] * 80_000})\nwhile True: raw(data)", error=TIME
     ),
     "many values between skills, for ever": Attack(
         "values = [{}] * 1_990_000\nwhile True: helper(values)", error=TIME

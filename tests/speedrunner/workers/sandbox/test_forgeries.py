@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from contextlib import closing
 
 import pytest
 import pytest_asyncio
@@ -59,7 +59,7 @@ NO_MESSAGE = {
     "a length beyond the limit": "raw(struct.pack('>II', 2**21 + 1, mine()))",
     "the greatest length": "raw(b'\\xff' * 8)",
 }
-"""Statements, for skills and code sessions alike."""
+"""Statements, for skills and code sessions alike: each ends the process."""
 
 UNTIMELY = {
     "half a length": "raw(b'\\0\\0')\nwhile True: pass",
@@ -67,6 +67,7 @@ UNTIMELY = {
     "a byte now and then": "import time\nwhile True: raw(b'\\0'); time.sleep(0.05)",
 }
 """The same, of what never becomes a message."""
+
 
 TO_SKILLS = {
     "too little in a message": ("say('end', 0)\nlook()", KILLED),
@@ -111,6 +112,11 @@ TO_SESSIONS = {
 """A piece of code, and how it ends; `None`: it prints `early`."""
 
 
+BOTH = {name: (body, KILLED) for name, body in NO_MESSAGE.items()}
+BOTH |= {name: (body, f"{TIME}|{KILLED}") for name, body in UNTIMELY.items()}
+BY_SKILLS = {name: (f"{body}\nlook()", end) for name, (body, end) in BOTH.items()} | TO_SKILLS
+BY_SESSIONS = {name: (f"{body}\nprint()", end) for name, (body, end) in BOTH.items()} | TO_SESSIONS
+
 SKILLS = """
 def helper(x):
     return x
@@ -128,77 +134,57 @@ def children() -> Iterator[ChildPool]:
     pool.close()
 
 
-def played(children: ChildPool, body: str, limit_s: float) -> tuple[str | None, Any, list[str]]:
-    """Error and result of a skill, and what it did to the world; afterwards, an honest call goes well."""
+def limit_s(expected: str | None) -> float:
+    return SHORT_S if (expected or "").startswith(TIME) else HANGS_S
+
+
+@pytest.mark.parametrize("name", BY_SKILLS)
+def test_what_a_skill_forges_does_nothing(children: ChildPool, name: str) -> None:
+    body, expected = {**{name: (f"{body}\nlook()", end) for name, (body, end) in BOTH.items()}, **TO_SKILLS}[
+        name
+    ]
     source = f"{PRELUDE}{END}{SKILLS}def attack():\n{textwrap.indent(body, '    ')}"
     world = StillWorld()
     children.refill()
-    module = Module(source, ("helper", "honest", "attack"))
-    skills = Skills(children, module, {"look": ""}, "", world)
-    try:
+    with closing(
+        Skills(children, Module(source, ("helper", "honest", "attack")), {"look": ""}, "", world)
+    ) as skills:
         children.refill()
-        ended = skills.run("attack", {}, limit_s)
-        after, world.calls = world.calls, []
+        ended = skills.run("attack", {}, limit_s(expected))
+        assert world.calls == []
+        if expected is None:
+            assert (ended.error, ended.result) == (None, "early")
+        else:
+            assert re.search(expected, ended.error or ""), ended
         honest = skills.run("honest", {}, SHORT_S)
-        if honest.error is not None:  # what it goes on to do is found now, and once
+        if honest.error is not None:  # the rest of what it does is found now, and once
             assert re.search(f"{KILLED}|{TIME}", honest.error)
             honest = skills.run("honest", {}, HANGS_S)
         assert (honest.result, world.calls) == ("a wall", ["look"])
-    finally:
-        skills.close()
-    return ended.error, ended.result, after
 
 
-@pytest.mark.parametrize("name", [*NO_MESSAGE, *UNTIMELY])
-def test_what_is_no_message_of_a_skill_ends_its_process(children: ChildPool, name: str) -> None:
-    body, never = {**NO_MESSAGE, **UNTIMELY}[name], name in UNTIMELY
-    error, _, calls = played(children, f"{body}\nlook()", SHORT_S if never else HANGS_S)
-    assert re.search(f"{TIME}|{KILLED}" if never else KILLED, error or "")
-    assert calls == []
-
-
-@pytest.mark.parametrize("name", TO_SKILLS)
-def test_what_a_skill_forges_does_nothing(children: ChildPool, name: str) -> None:
-    body, expected = TO_SKILLS[name]
-    error, result, calls = played(children, body, HANGS_S)
-    if expected is None:
-        assert (error, result) == (None, "early")
-    else:
-        assert re.search(expected, error or ""), (error, result)
-    assert calls == []
-
-
-pytest_session = pytest_asyncio.fixture(scope="module", loop_scope="module")
-
-
-@pytest_session
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def session() -> AsyncIterator[CodeSession]:
     async with CodeSession(SandboxConfig(), bootstrap=PRELUDE + END) as started:
         yield started
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("name", [*NO_MESSAGE, *UNTIMELY])
-async def test_what_is_no_message_of_a_session_ends_its_process(session: CodeSession, name: str) -> None:
-    body, never = {**NO_MESSAGE, **UNTIMELY}[name], name in UNTIMELY
-    executed = await session.execute(f"{body}\nprint()", SHORT_S if never else HANGS_S)
-    assert re.search(f"{TIME}|{KILLED}" if never else KILLED, executed.error or "")
-    assert executed.lost
-
-
-@pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("name", TO_SESSIONS)
+@pytest.mark.parametrize("name", BY_SESSIONS)
 async def test_what_a_session_forges_is_no_answer_of_another_piece(session: CodeSession, name: str) -> None:
-    body, expected = TO_SESSIONS[name]
-    limit_s = SHORT_S if expected == TIME else HANGS_S
-    executed = await session.execute(body, limit_s)
+    body, expected = {
+        **{name: (f"{body}\nprint()", end) for name, (body, end) in BOTH.items()},
+        **TO_SESSIONS,
+    }[name]
+    executed = await session.execute(body, limit_s(expected))
     if expected is None:
         assert executed.error is None
         assert executed.text.endswith("early")
     else:
         assert re.search(expected, executed.error or ""), executed
+        assert executed.lost
     honest = await session.execute("'honest'", SHORT_S)
-    if honest.error is not None:  # what it goes on to do is found now, and once
+    if honest.error is not None:  # the rest of what it does is found now, and once
         assert re.search(f"{KILLED}|{TIME}", honest.error)
         honest = await session.execute("'honest'", HANGS_S)
     assert honest.text.endswith("'honest'")

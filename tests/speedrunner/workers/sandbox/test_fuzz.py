@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from envs import Task
 from serving.tokens.tools import ToolCall
@@ -25,44 +23,80 @@ from speedrunner.workers.sandbox.child_process import Child, ChildPool
 from speedrunner.workers.sandbox.code_session import CodeResult, CodeSession
 from speedrunner.workers.worker_episode import WorkerEpisode
 from speedrunner.workers.worker_messages import LENGTH, Execute, Executed, Reset, pack
-from tests.speedrunner.workers.sandbox.mutants import (
-    FROM_SESSIONS,
-    FROM_SKILLS,
-    RUNNING_SKILLS,
-    mutant,
-)
 from tests.toy_env import Corridor
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-EPISODES, SESSIONS = 6_000, 5_000
-"""Messages that each test reads at least."""
-
-BATCH = 50
-"""Messages of one example of Hypothesis."""
+EPISODES, SESSIONS, BATCH = 400, 10, 50
+"""Random seeds of each test, and the messages, or the answers, of one."""
 
 CHARS = 1_000
 MODULE = Module("", ("attack",), ("helper",))
 ATTACK = Execute(ToolCall("attack", {}), 60.0)
 
 
-def fuzz(messages: int, batch: Callable[[Random], int]) -> None:
-    """Play examples of about `BATCH` messages, with random numbers that Hypothesis seeds and prints.
+RUNNING_SKILLS = (
+    b'["call","walk",[],{}]',
+    b'["call","walk",[1],{"direction":"left"}]',
+    b'["call","look",[],{}]',
+    b'["call","walk",["far",null,1.5,{"a":[true]}],{"steps":"x"}]',
+    b'["call","look",[],{},12]',
+    b'["enter","helper",{"x":[1,2,{"y":null}]}]',
+    b'["enter","helper",{},1]',
+    b'["leave",1,0,"done",null]',
+    b'["leave",3,2,null,"ValueError: no"]',
+)
+"""Messages of a skill's process in the middle of a call."""
 
-    Args:
-        batch: returns how many messages were read.
-    """
-    read = 0
+FROM_SKILLS = (
+    *RUNNING_SKILLS,
+    b'["call","win",[],{}]',
+    b'["end",0,{"a":1},null]',
+    b'["end",3,null,"E: no\\nTraceback"]',
+    b'["loaded"]',
+    b'["confined",null]',
+)
+"""Its messages at any time."""
 
-    @settings(max_examples=4 * messages // BATCH, database=None)
-    @given(st.randoms(use_true_random=True))
-    def play(random: Random) -> None:
-        nonlocal read
-        if read < messages:
-            read += batch(random)
+FROM_SESSIONS = (
+    b'["print","some output\\n"]',
+    b'["done",12,"the tail",null]',
+    b'["done",0,"","ValueError: no"]',
+    b'["done",9007199254740992,"\\u0000\\u001f","E\\nF"]',
+)
+"""Messages of a code session's process."""
 
-    play()
-    assert read >= messages
+FRAGMENTS = (
+    *(b"", b" ", b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\", b"null", b"true", b"0", b"-1", b"7"),
+    *(b"1e999", b"NaN", b"Infinity", b"-0.0", b"9" * 40, b"9" * 5_000, b"18446744073709551616"),
+    *(b"1.7976931348623159e308", b'"\\ud800"', b'"\\u0000"', b"\xff", b"\xc3", b"\xed\xa0\x80"),
+    *(b"\xef\xbb\xbf", b"\x00", b"\\u", b"\\uD83D", b"[" * 200, b"[" * 200 + b"]" * 200, b'{"a":' * 200),
+    *(b'"' + b"x" * 2_000 + b'"', b"[]," * 3_000),
+    *(b'"call"', b'"enter"', b'"leave"', b'"end"', b'"print"', b'"done"', b'"walk"', b'"helper"', b'{"x":1}'),
+    *(b'"__init__"', b'"' + b"k" * 1_500 + b'":1', b'{"x":1,"x":2}', b"[7,7]", b'"\xe2\x9c\x93"'),
+)  # fmt: skip
+"""Bytes to put into a message."""
+
+
+def mutant(corpus: Sequence[bytes], random: Random) -> bytes:
+    """Return a message of the corpus after none to a few changes."""
+    body = random.choice(corpus)
+    for _ in range(random.choice((0, 1, 1, 1, 2, 3, 8))):
+        start = random.randint(0, len(body))
+        end = min(len(body), start + random.choice((0, 1, 1, 2, 5, 20)))
+        match random.randrange(5):
+            case 0:
+                body = body[:start] + random.choice(FRAGMENTS) + body[end:]
+            case 1:
+                body = body[:start] + body[end:]
+            case 2:
+                body = body[:start] + body[start:end] * random.choice((2, 3, 50)) + body[end:]
+            case 3:
+                body = body[:start] + random.randbytes(end - start) + body[end:]
+            case _:
+                other = random.choice(corpus)
+                body = body[:start] + other[random.randint(0, len(other)) :]
+    return body
 
 
 class RecordedChild:
@@ -127,20 +161,6 @@ def episode(env: Corridor, *rest: bytes) -> Iterator[tuple[WorkerEpisode, Record
         yield WorkerEpisode(env, cast(ChildPool, OneChild(child)), reset(env)), child
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Grows with each message that is read."""
-    found: list[None] = []
-    receive = Channel.receive
-
-    def counted(self: Channel, *arguments: Any) -> Any:
-        found.append(None)
-        return receive(self, *arguments)
-
-    monkeypatch.setattr(Channel, "receive", counted)
-    return found
-
-
 def framed(body: bytes, piece: int = 1) -> bytes:
     """Return a message about the first piece of work, or about the second: a skill's call after the load."""
     return frame_body(body, piece)
@@ -152,38 +172,29 @@ def mostly_valid(corpus: Sequence[bytes], random: Random, piece: int = 1) -> byt
     return framed(body, piece)
 
 
-def test_an_episode_survives_whatever_its_skills_say(reads: list[None]) -> None:
+@pytest.mark.parametrize("seed", range(EPISODES))
+def test_an_episode_survives_whatever_its_skills_say(seed: int) -> None:
     """Only primitives move the world, the record is a bounded tree of known names, and the reply is valid."""
-
-    def batch(random: Random) -> int:
-        before, env = len(reads), Corridor()
-        said = [mostly_valid(RUNNING_SKILLS, random, 2) for _ in range(BATCH)]
-        with episode(env, *said, framed(mutant(FROM_SKILLS, random), 2)) as (one, _):
-            reply = msgspec.json.decode(pack(one.execute(ATTACK))[LENGTH.size :], type=Executed)
-        below = [*reply.node.below()]
-        walked = sum(each.name == "walk" and each.error is None for each in below)
-        assert walked == reply.actions == reply.node.actions <= 10
-        assert {each.name for each in below} <= {"walk", "look", "attack", "helper"}
-        assert reply.outcome == env.outcome()
-        return len(reads) - before - 1  # the first one is that the module was loaded
-
-    fuzz(EPISODES, batch)
+    random, env = Random(seed), Corridor()
+    messages = [mostly_valid(RUNNING_SKILLS, random, 2) for _ in range(BATCH)]
+    with episode(env, *messages, framed(mutant(FROM_SKILLS, random), 2)) as (one, _):
+        reply = msgspec.json.decode(pack(one.execute(ATTACK))[LENGTH.size :], type=Executed)
+    below = [*reply.node.below()]
+    walked = sum(node.name == "walk" and node.error is None for node in below)
+    assert walked == reply.actions == reply.node.actions <= 10
+    assert {node.name for node in below} <= {"walk", "look", "attack", "helper"}
+    assert reply.outcome == env.outcome()
 
 
-def test_whatever_a_session_says_its_answer_is_bounded(reads: list[None]) -> None:
-    session = CodeSession(SandboxConfig(), output_chars=CHARS)
-
-    def batch(random: Random) -> int:
-        before = len(reads)
-        for _ in range(BATCH // 5):
-            said = [mostly_valid(FROM_SESSIONS[:1], random) for _ in range(random.randrange(30))]
-            with recorded(*said, mostly_valid(FROM_SESSIONS, random)) as child:
-                answer = session._run(cast(Child, child), "code", 60.0)
-            if not isinstance(answer, CodeResult):
-                answer = CodeResult(*answer)
-            assert len(answer.text) < CHARS + 200
-            assert len(answer.error or "") <= ERROR_CHARS
-            assert "\n" not in (answer.error or "")
-        return len(reads) - before
-
-    fuzz(SESSIONS, batch)
+@pytest.mark.parametrize("seed", range(SESSIONS))
+def test_whatever_a_session_says_its_answer_is_bounded(seed: int) -> None:
+    random, session = Random(seed), CodeSession(SandboxConfig(), output_chars=CHARS)
+    for _ in range(BATCH):
+        messages = [mostly_valid(FROM_SESSIONS[:1], random) for _ in range(random.randrange(30))]
+        with recorded(*messages, mostly_valid(FROM_SESSIONS, random)) as child:
+            answer = session._run(cast(Child, child), "code", 60.0)
+        if not isinstance(answer, CodeResult):
+            answer = CodeResult(*answer)
+        assert len(answer.text) < CHARS + 200
+        assert len(answer.error or "") <= ERROR_CHARS
+        assert "\n" not in (answer.error or "")

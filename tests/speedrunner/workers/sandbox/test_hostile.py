@@ -23,7 +23,6 @@ from serving.tokens.tools import ToolCall
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.records import CallNode, Module, Termination
 from speedrunner.workers.env_worker import EnvWorker
-from speedrunner.workers.sandbox.child.values import DEPTH_LIMIT, NODE_LIMIT
 from speedrunner.workers.sandbox.child_process import MIB
 from speedrunner.workers.sandbox.code_session import CodeSession
 from speedrunner.workers.worker_messages import Executed
@@ -32,7 +31,6 @@ from tests.processes import HANGS_S, marked, states, until
 from tests.speedrunner.workers.sandbox.attacks import (
     ATTACKS,
     ATTACKS_OF_SKILLS,
-    KILLED,
     PRELUDE,
     SOCKET,
     TIME,
@@ -254,7 +252,7 @@ class TestWhatIsRecorded:
         body = """
             import gc
             tracer = next(o for o in gc.get_objects() if type(o).__name__ == "Tracer")
-            type(tracer)._tell = lambda *a: None
+            type(tracer)._report = lambda *a: None
             helper(1)
             walk(2)
             walk(3)
@@ -271,29 +269,6 @@ class TestWhatIsRecorded:
             executed = await play(worker, body)
         assert names(executed.node) == ["walk"] * 4
         assert executed.outcome.score == 4 / 50
-
-    async def test_a_forged_tree_is_a_bounded_tree_of_skills(self, pool: WorkerPool) -> None:
-        body = f"for _ in range(3 * {NODE_LIMIT}): say('enter', 'helper', {{'x': 'y' * 300}})\nwalk(1)"
-        async with pool.worker() as worker:
-            executed = await play(worker, body)
-        depth, node = 0, executed.node
-        while node.calls:
-            depth, node = depth + 1, node.calls[-1]
-        assert depth <= DEPTH_LIMIT
-        assert node.name == "walk"
-
-    async def test_a_forged_end_ends_the_call_and_what_follows_is_found(self, pool: WorkerPool) -> None:
-        body = """
-            ended, called = frame('end', 0, 'won', None), frame('call', 'walk', [50], {})
-            raw(ended + called)
-            while True: pass
-        """
-        async with pool.worker() as worker:
-            executed = await play(worker, body)
-            assert (executed.node.result, executed.outcome.score) == ("won", 0)
-            after = await worker.execute(ToolCall("honest", {}), SHORT_S)
-            assert re.search(KILLED, after.node.error or "")
-            assert (after.actions, after.outcome.score) == (0, 0)
 
     async def test_the_last_action_before_a_death_is_scored(self, pool: WorkerPool) -> None:
         async with pool.worker() as worker:
