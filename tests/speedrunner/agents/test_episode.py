@@ -11,22 +11,8 @@ from speedrunner.workers import env_worker as workers
 from tests.clocks import Clock
 from tests.odd_envs import FORGERY
 from tests.processes import HANGS_S
-from tests.scripted_engine import (
-    HANG,
-    Answer,
-    Request,
-    call,
-    overflow,
-    say,
-    two_calls,
-)
-from tests.scripted_runs import (
-    Runs,
-    ScriptedRun,
-    flag,
-    script,
-    walker,
-)
+from tests.scripted_engine import HANG, Answer, Request, call, overflow, say, two_calls
+from tests.scripted_runs import Runs, ScriptedRun, flag, script, walker
 
 INVALID = (
     say("Let me think."),

@@ -16,15 +16,7 @@ from speedrunner.agents.loop import Clock, Toolbox, ToolError, ToolReply, run_ag
 from speedrunner.store.episode_summary import count_repeats
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 from tests.clocks import Clock as FakeClock
-from tests.scripted_engine import (
-    HANG,
-    Answer,
-    Request,
-    Script,
-    call,
-    cut,
-    say,
-)
+from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, say
 from tests.scripted_runs import ScriptedModel, roomy, scripted_model
 
 OPENING = [Message("system", "You dig."), Message("user", "Dig to the bottom.")]
@@ -172,29 +164,28 @@ class TestEndings:
         assert count_repeats(done.turns) == most
 
 
-class TestInvalidAnswers:
-    @pytest.mark.parametrize(
-        ("answer", "problem"),
-        [
-            (say("I would rather talk."), "not one tool call"),
-            (cut(DEEPER), "the answer was cut after 8 tokens"),
-            (call("climb"), "there is no tool 'climb'; available: dig"),
-            (call("dig", depth="deep"), "'deep' at depth is not of type integer"),
-        ],
-    )
-    async def test_they_are_told_to_the_model_and_recorded(
-        self, work: Any, answer: Answer, problem: str
-    ) -> None:
-        done = await work([answer, call("dig", depth=9)])
-        assert done.termination is Termination.SUCCESS
-        invalid, valid = done.turns
-        assert invalid.call is None
-        assert invalid.executed is None
-        assert problem in invalid.error
-        (message,) = valid.messages
-        assert message.role == "user"
-        assert message.content == (f"Error: {invalid.error}. Answer with exactly one tool call.")
-        assert done.requests[1].last == message.content
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (say("I would rather talk."), "not one tool call"),
+        (cut(DEEPER), "the answer was cut after 8 tokens"),
+        (call("climb"), "there is no tool 'climb'; available: dig"),
+        (call("dig", depth="deep"), "'deep' at depth is not of type integer"),
+    ],
+)
+async def test_invalid_answers_are_told_to_the_model_and_recorded(
+    work: Any, answer: Answer, problem: str
+) -> None:
+    done = await work([answer, call("dig", depth=9)])
+    assert done.termination is Termination.SUCCESS
+    invalid, valid = done.turns
+    assert invalid.call is None
+    assert invalid.executed is None
+    assert problem in invalid.error
+    (message,) = valid.messages
+    assert message.role == "user"
+    assert message.content == (f"Error: {invalid.error}. Answer with exactly one tool call.")
+    assert done.requests[1].last == message.content
 
 
 class TestTurns:

@@ -9,11 +9,7 @@ from msgspec.structs import replace
 
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.measurement import as_text
-from speedrunner.bench.record import (
-    open_record,
-    read_record_folder,
-    subject_of,
-)
+from speedrunner.bench.record import open_record, read_record_folder, subject_of
 from speedrunner.config.schema import InvalidConfig
 from tests.record_samples import SUBJECT, write_record
 

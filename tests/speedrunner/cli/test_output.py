@@ -9,14 +9,7 @@ import pytest
 from rich.table import Table
 
 from speedrunner.cli import output
-from speedrunner.cli.output import (
-    SafeConsole,
-    end_report,
-    say,
-    say_error,
-    say_json,
-    waiting_line,
-)
+from speedrunner.cli.output import SafeConsole, end_report, say, say_error, say_json, waiting_line
 from speedrunner.plain.findings import ok, report
 
 HOSTILE = "\x1b[2J\x9b31m\u202e\r[bold]:smile:"

@@ -57,15 +57,12 @@ def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
     assert "report this line" in remedy
 
 
-class TestEnvironments:
-    """Each is opened."""
-
-    @pytest.mark.slow
-    @pytest.mark.process
-    def test_java_runs_scienceworld(self) -> None:
-        (found,) = environments(find_needs(["env=scienceworld", "env.family=3"]))
-        assert found.level == "ok"
-        assert " opens (" in found.text
+@pytest.mark.slow
+@pytest.mark.process
+def test_java_runs_scienceworld() -> None:
+    (found,) = environments(find_needs(["env=scienceworld", "env.family=3"]))
+    assert found.level == "ok"
+    assert " opens (" in found.text
 
 
 @pytest.mark.process
@@ -154,30 +151,30 @@ def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPat
     assert told.remedy.startswith("run.in_flight=1, ")
 
 
-class TestSlurm:
-    @pytest.mark.process
-    def test_a_job_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SLURM_JOB_ID", "4711")
-        monkeypatch.setenv("SLURMD_NODENAME", "gpu07")
-        now = 1_800_000_000
-        clock = SimpleNamespace(time=lambda: now, sleep=lambda seconds: None)
-        monkeypatch.setattr("speedrunner.plain.slurm.time", clock)
-        monkeypatch.setenv("SLURM_JOB_END_TIME", str(now + 3630))
-        (told,) = doctor.slurm(find_needs([]))
-        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, 60 min left for work")
-        monkeypatch.delenv("SLURM_JOB_END_TIME")
-        monkeypatch.setenv("PATH", "/nowhere")
-        (told,) = doctor.slurm(find_needs([]))
-        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known time limit")
+@pytest.mark.process
+def test_a_job_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu07")
+    now = 1_800_000_000
+    clock = SimpleNamespace(time=lambda: now, sleep=lambda seconds: None)
+    monkeypatch.setattr("speedrunner.plain.slurm.time", clock)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(now + 3630))
+    (told,) = doctor.slurm(find_needs([]))
+    assert (told.level, told.text) == ("ok", "job 4711 on gpu07, 60 min left for work")
+    monkeypatch.delenv("SLURM_JOB_END_TIME")
+    monkeypatch.setenv("PATH", "/nowhere")
+    (told,) = doctor.slurm(find_needs([]))
+    assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known time limit")
 
-    def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        assert list(doctor.slurm(find_needs([]))) == []
-        (tmp_path / "squeue").touch(mode=0o755)
-        (told,) = doctor.slurm(find_needs(["model=qwen3.5-27b-2gpu"]))
-        assert told.level == "warning"
-        assert told.remedy == "srun --gres=gpu:2 speedrunner doctor model=qwen3.5-27b-2gpu"
+
+def test_a_login_node_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert list(doctor.slurm(find_needs([]))) == []
+    (tmp_path / "squeue").touch(mode=0o755)
+    (told,) = doctor.slurm(find_needs(["model=qwen3.5-27b-2gpu"]))
+    assert told.level == "warning"
+    assert told.remedy == "srun --gres=gpu:2 speedrunner doctor model=qwen3.5-27b-2gpu"
 
 
 def run_folder(path: Path | str) -> dict[str, Finding]:
@@ -221,67 +218,62 @@ class OneModel(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-class TestServers:
-    """That runs elsewhere; a stand-in answers here."""
+def test_a_server_that_does_not_answer_is_named() -> None:
+    found = the(servers, "model=tiny", "serving.url=http://127.0.0.1:1")
+    assert (found.name, found.level) == ("server of tiny", "failed")
+    assert found.text.startswith("nothing answers at http://127.0.0.1:1/v1 (")
+    assert "correct serving.url" in found.remedy
 
-    def test_nothing_answers(self) -> None:
-        found = the(servers, "model=tiny", "serving.url=http://127.0.0.1:1")
-        assert (found.name, found.level) == ("server of tiny", "failed")
-        assert found.text.startswith("nothing answers at http://127.0.0.1:1/v1 (")
-        assert "correct serving.url" in found.remedy
 
-    def test_it_serves_the_model_or_another(self) -> None:
-        with ThreadingHTTPServer(("127.0.0.1", 0), OneModel) as server:
-            threading.Thread(target=server.serve_forever).start()
-            try:
-                url = f"http://127.0.0.1:{server.server_port}/v1"
-                found = the(servers, "model=tiny", f"serving.url={url}")
-                other = the(servers, "model=tiny-random", f"serving.url={url}")
-            finally:
-                server.shutdown()
-        assert (found.level, found.text) == ("ok", f"{url} serves it with a context of 16,384 tokens")
-        assert other.level == "failed"
-        assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
+def test_a_server_serves_the_model_or_another() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), OneModel) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/v1"
+            found = the(servers, "model=tiny", f"serving.url={url}")
+            other = the(servers, "model=tiny-random", f"serving.url={url}")
+        finally:
+            server.shutdown()
+    assert (found.level, found.text) == ("ok", f"{url} serves it with a context of 16,384 tokens")
+    assert other.level == "failed"
+    assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
 
 
 def lines_of(check: object, *given: str) -> str:
     return "\n".join(the(check, *given).lines())
 
 
-class TestModelFiles:
-    """Of every model that a role has."""
+def test_model_files_are_named_with_the_remedy_for_those_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    tiny = (CHECKOUT / "models/tiny.yaml").read_text()
+    found = {"a bundled model": lines_of(model_files, "model=tiny")}
+    with monkeypatch.context() as patch:
+        patch.setattr(doctor, "model_path", lambda model_config: tmp_path / "none")
+        found["a recipe that was never followed"] = lines_of(model_files)
 
-    def test_what_is_there_or_missing_is_named_with_the_remedy(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
-    ) -> None:
-        tiny = (CHECKOUT / "models/tiny.yaml").read_text()
-        found = {"a bundled model": lines_of(model_files, "model=tiny")}
-        with monkeypatch.context() as patch:
-            patch.setattr(doctor, "model_path", lambda model_config: tmp_path / "none")
-            found["a recipe that was never followed"] = lines_of(model_files)
+    for name, weights in (("missing", "/nowhere"), ("bare", str(tmp_path / "weights"))):
+        (tmp_path / f"{name}.yaml").write_text(tiny.replace("models/tiny/weights", weights))
+    found["a folder that is missing"] = lines_of(model_files, f"model.name={tmp_path}/missing.yaml")
+    shutil.copytree(CHECKOUT / "models/tiny/weights", tmp_path / "weights")
+    (tmp_path / "weights/tokenizer.json").unlink()
+    found["a folder without a tokenizer"] = lines_of(model_files, f"model.name={tmp_path}/bare.yaml")
 
-        for name, weights in (("missing", "/nowhere"), ("bare", str(tmp_path / "weights"))):
-            (tmp_path / f"{name}.yaml").write_text(tiny.replace("models/tiny/weights", weights))
-        found["a folder that is missing"] = lines_of(model_files, f"model.name={tmp_path}/missing.yaml")
-        shutil.copytree(CHECKOUT / "models/tiny/weights", tmp_path / "weights")
-        (tmp_path / "weights/tokenizer.json").unlink()
-        found["a folder without a tokenizer"] = lines_of(model_files, f"model.name={tmp_path}/bare.yaml")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    found["a hub model that was never fetched"] = lines_of(model_files, "model=qwen3-8b")
+    hub_model_config(tmp_path)
+    folder = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    for name, content in BUNDLED.items():
+        (folder / name).write_bytes(content)
+    given = f"model.name={tmp_path / 'model.yaml'}"
+    found["a hub model"] = lines_of(model_files, given)
+    (folder / "model.safetensors").unlink()
+    found["a hub model without its weights"] = lines_of(model_files, given)
 
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-        found["a hub model that was never fetched"] = lines_of(model_files, "model=qwen3-8b")
-        hub_model_config(tmp_path)
-        folder = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / COMMIT
-        folder.mkdir(parents=True)
-        for name, content in BUNDLED.items():
-            (folder / name).write_bytes(content)
-        given = f"model.name={tmp_path / 'model.yaml'}"
-        found["a hub model"] = lines_of(model_files, given)
-        (folder / "model.safetensors").unlink()
-        found["a hub model without its weights"] = lines_of(model_files, given)
-
-        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        found["a hosted model without its key"] = lines_of(model_files, "model=gpt-5.4-mini")
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-        found["a hosted model with its key"] = lines_of(model_files, "model=gpt-5.4-mini")
-        text = table(found, HERE=tmp_path, CHECKOUT=CHECKOUT, COMMIT=COMMIT)
-        golden("doctor/model_files.txt", re.sub(r"[\d.]+ GB", "N GB", text))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    found["a hosted model without its key"] = lines_of(model_files, "model=gpt-5.4-mini")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    found["a hosted model with its key"] = lines_of(model_files, "model=gpt-5.4-mini")
+    text = table(found, HERE=tmp_path, CHECKOUT=CHECKOUT, COMMIT=COMMIT)
+    golden("doctor/model_files.txt", re.sub(r"[\d.]+ GB", "N GB", text))

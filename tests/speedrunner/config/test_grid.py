@@ -187,66 +187,63 @@ class TestSelectingMethods:
         assert run.config.method.name == "my:Diary"
 
 
-class TestRefusals:
-    def test_a_list_names_its_file_and_the_run(self, tmp_path: Path, golden: Golden) -> None:
-        texts = {
-            "no text": "",
-            "no YAML": "{",
-            "a mapping": "a: b",
-            "a number": "- 3",
-            "a list of numbers": "- [1, 2]",
-            "a word": "- word",
-            "no runs": "[]",
-            "an empty run": "- {}",
-            "one folder for two runs": "- method=react run.dir=a\n- method=asi run.dir=a\n",
-            "an unknown method": "- method=react\n- method=nope\n",
-            "a mapping as a value": "- {method: {a: 1}}",
-            "an unknown method to start from": "- {run.start_from: {method: nope}}",
-            "a text that sets a key twice": "- env=babyai run.seed=1 run.seed=2",
-            "an empty list": "- {env: babyai, method: []}",
-            "an empty list to start from": "- {method: asi, run.start_from: {run.seed: []}}",
-        }
-        tries: dict[str, Callable[[], object]] = {
-            **{what: partial(listed, tmp_path, text) for what, text in texts.items()},
-            "an unknown method, with a setting": partial(
-                listed, tmp_path, "- method=nope\n", "run.rollouts=3"
-            ),
-            "a value that no run has": partial(listed, tmp_path, SEEDS, "method=react,voyager"),
-        }
-        golden("lists/refused_lists.txt", refusals(tries, InvalidConfig, HERE=tmp_path))
-
-    def test_a_command_line_names_only_what_was_typed(self, golden: Golden) -> None:
-        words = (
-            "",
-            "scale=smoke",
-            "runs.yaml experiment=main",
-            "experiment=main experiment=demo",
-            "experiment=mian",
-            "experiment=main scale=smokey",
-            "experiment=ablations method=speedrunner-no-interpretr",
-            "experiment=main method=xyz",
-            "experiment=main run.rollouts=-1",
-            "experiment=main run.rollouts=many",
-            "experiment=main run.rolouts=3",
-            "experiment=main verbosity=loud",
-            "experiment=main env=babay",
-            "experiment=main model=large",
-            "experiment=main run.dir=x",
-        )
-
-        def read(line: str) -> None:
-            grid_of(line.split()).runs()
-
-        tries = [(f"sweep {line}", partial(read, line)) for line in words]
-        golden("lists/refused_words.txt", refusals(tries, (InvalidConfig, RunDirectoryError)))
+def test_a_refused_list_names_its_file_and_the_run(tmp_path: Path, golden: Golden) -> None:
+    texts = {
+        "no text": "",
+        "no YAML": "{",
+        "a mapping": "a: b",
+        "a number": "- 3",
+        "a list of numbers": "- [1, 2]",
+        "a word": "- word",
+        "no runs": "[]",
+        "an empty run": "- {}",
+        "one folder for two runs": "- method=react run.dir=a\n- method=asi run.dir=a\n",
+        "an unknown method": "- method=react\n- method=nope\n",
+        "a mapping as a value": "- {method: {a: 1}}",
+        "an unknown method to start from": "- {run.start_from: {method: nope}}",
+        "a text that sets a key twice": "- env=babyai run.seed=1 run.seed=2",
+        "an empty list": "- {env: babyai, method: []}",
+        "an empty list to start from": "- {method: asi, run.start_from: {run.seed: []}}",
+    }
+    tries: dict[str, Callable[[], object]] = {
+        **{what: partial(listed, tmp_path, text) for what, text in texts.items()},
+        "an unknown method, with a setting": partial(listed, tmp_path, "- method=nope\n", "run.rollouts=3"),
+        "a value that no run has": partial(listed, tmp_path, SEEDS, "method=react,voyager"),
+    }
+    golden("lists/refused_lists.txt", refusals(tries, InvalidConfig, HERE=tmp_path))
 
 
-class TestTheCommandLine:
-    def test_a_scale_has_a_folder_of_its_own(self, tmp_path: Path) -> None:
-        (run,) = experiment("main", "env=babyai", "method=asi", "run.seed=0", scale="smoke")
-        assert run.config.run.dir == "runs/smoke/babyai-asi-tiny-random-seed0"
-        (run,) = grid_of(["experiment=main", "env=babyai", "method=asi", "run.seed=2"], tmp_path).runs()
-        assert run.config.run.dir == f"{tmp_path}/babyai-asi-gpt-5.4-mini-seed2"
+def test_a_refused_command_line_names_only_what_was_typed(golden: Golden) -> None:
+    words = (
+        "",
+        "scale=smoke",
+        "runs.yaml experiment=main",
+        "experiment=main experiment=demo",
+        "experiment=mian",
+        "experiment=main scale=smokey",
+        "experiment=ablations method=speedrunner-no-interpretr",
+        "experiment=main method=xyz",
+        "experiment=main run.rollouts=-1",
+        "experiment=main run.rollouts=many",
+        "experiment=main run.rolouts=3",
+        "experiment=main verbosity=loud",
+        "experiment=main env=babay",
+        "experiment=main model=large",
+        "experiment=main run.dir=x",
+    )
+
+    def read(line: str) -> None:
+        grid_of(line.split()).runs()
+
+    tries = [(f"sweep {line}", partial(read, line)) for line in words]
+    golden("lists/refused_words.txt", refusals(tries, (InvalidConfig, RunDirectoryError)))
+
+
+def test_a_scale_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    (run,) = experiment("main", "env=babyai", "method=asi", "run.seed=0", scale="smoke")
+    assert run.config.run.dir == "runs/smoke/babyai-asi-tiny-random-seed0"
+    (run,) = grid_of(["experiment=main", "env=babyai", "method=asi", "run.seed=2"], tmp_path).runs()
+    assert run.config.run.dir == f"{tmp_path}/babyai-asi-gpt-5.4-mini-seed2"
 
 
 class TestThePaper_sExperiments:

@@ -78,12 +78,11 @@ IMPOSSIBLE: list[tuple[str, object]] = [
 ]
 
 
-class TestChecks:
-    def test_an_impossible_value_is_named_with_what_is_allowed(self, golden: Golden) -> None:
-        tries: list[tuple[object, Callable[[], object]]] = [
-            (f"{key}: {value!r}", partial(from_mapping, with_value(key, value))) for key, value in IMPOSSIBLE
-        ]
-        golden("config/impossible_values.txt", refusals(tries, InvalidConfig))
+def test_an_impossible_value_is_named_with_what_is_allowed(golden: Golden) -> None:
+    tries: list[tuple[object, Callable[[], object]]] = [
+        (f"{key}: {value!r}", partial(from_mapping, with_value(key, value))) for key, value in IMPOSSIBLE
+    ]
+    golden("config/impossible_values.txt", refusals(tries, InvalidConfig))
 
 
 class TestDifferences:

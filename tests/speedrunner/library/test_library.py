@@ -14,10 +14,7 @@ from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import CLASS_LIMIT
 from speedrunner.library.library import EMPTY, Library
-from speedrunner.library.rules import (
-    SOURCE_LIMIT,
-    InvalidSkill,
-)
+from speedrunner.library.rules import SOURCE_LIMIT, InvalidSkill
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy, Skill
 from tests.golden_tables import Golden, refusals
@@ -108,44 +105,43 @@ class TestEdits:
         assert library.delete("ping").delete("pang").delete("pong") == empty
 
 
-class TestSeveralFunctions:
-    PAIR = RUN.replace("walk_far", "_far") + WALK_FAR.replace("walk_far", "_far")
-
-    def test_a_helper_is_written_together_with_its_caller(self, empty: Library) -> None:
-        library = write(empty, f"LENGTH = 3\n{self.PAIR}".replace("10", "LENGTH"), public=None, sleep=4)
-        assert [(each.name, each.public) for each in library.skills] == [("run", True), ("_far", False)]
-        assert call_graph(library) == {"run": ("_far",), "_far": ("walk",)}
-        assert {each.created for each in library.skills} == {4}
+PAIR = RUN.replace("walk_far", "_far") + WALK_FAR.replace("walk_far", "_far")
 
 
-class TestEditingByExactText:
-    def test_a_shared_constant_can_be_edited_for_all_who_use_it(self, empty: Library) -> None:
-        library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
-        library = write(library, function(body="return STEPS").replace("skill", "other"))
-        library = write(library, WALK_FAR).edit("STEPS", "2", "3", sleep=5)
-        assert library.shared == {"STEPS": "STEPS = 3"}
-        assert {each.name: each.edited for each in library.skills} == {"skill": 5, "other": 5, "walk_far": 1}
-
-    def test_an_edited_class_must_still_suit_the_skills_that_use_it(self, empty: Library) -> None:
-        library = write(empty, POINT + function("p: Point", "return p['x']"))
-        (*_, tool) = library.edit("Point", "x: int", "x: float", sleep=2).tools()
-        assert tool.parameters["properties"]["p"]["properties"]["x"] == {"type": "number"}
+def test_a_helper_is_written_together_with_its_caller(empty: Library) -> None:
+    library = write(empty, f"LENGTH = 3\n{PAIR}".replace("10", "LENGTH"), public=None, sleep=4)
+    assert [(each.name, each.public) for each in library.skills] == [("run", True), ("_far", False)]
+    assert call_graph(library) == {"run": ("_far",), "_far": ("walk",)}
+    assert {each.created for each in library.skills} == {4}
 
 
-class TestRenaming:
-    def test_only_references_change(self, empty: Library) -> None:
-        source = (
-            "def again(n: int) -> str:\n"
-            '    """Call again, and again."""\n'
-            "    if n == 0: return f'é {again(1)} again'  # again\n"
-            "    return {'again': again, 'é': again(n - 1)}['again'](0)"
-        )
-        assert texts(write(empty, source).rename("again", "once_more", sleep=2)) == [
-            "def once_more(n: int) -> str:\n"
-            '    """Call again, and again."""\n'
-            "    if n == 0: return f'é {once_more(1)} again'  # again\n"
-            "    return {'again': once_more, 'é': once_more(n - 1)}['again'](0)"
-        ]
+def test_a_shared_constant_can_be_edited_for_all_who_use_it(empty: Library) -> None:
+    library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
+    library = write(library, function(body="return STEPS").replace("skill", "other"))
+    library = write(library, WALK_FAR).edit("STEPS", "2", "3", sleep=5)
+    assert library.shared == {"STEPS": "STEPS = 3"}
+    assert {each.name: each.edited for each in library.skills} == {"skill": 5, "other": 5, "walk_far": 1}
+
+
+def test_an_edited_class_must_still_suit_the_skills_that_use_it(empty: Library) -> None:
+    library = write(empty, POINT + function("p: Point", "return p['x']"))
+    (*_, tool) = library.edit("Point", "x: int", "x: float", sleep=2).tools()
+    assert tool.parameters["properties"]["p"]["properties"]["x"] == {"type": "number"}
+
+
+def test_renaming_changes_only_references(empty: Library) -> None:
+    source = (
+        "def again(n: int) -> str:\n"
+        '    """Call again, and again."""\n'
+        "    if n == 0: return f'é {again(1)} again'  # again\n"
+        "    return {'again': again, 'é': again(n - 1)}['again'](0)"
+    )
+    assert texts(write(empty, source).rename("again", "once_more", sleep=2)) == [
+        "def once_more(n: int) -> str:\n"
+        '    """Call again, and again."""\n'
+        "    if n == 0: return f'é {once_more(1)} again'  # again\n"
+        "    return {'again': once_more, 'é': once_more(n - 1)}['again'](0)"
+    ]
 
 
 class TestClasses:
@@ -181,8 +177,7 @@ class TestClasses:
         assert module["skill"]() == "walked 3"  # type: ignore[operator]
 
 
-class TestStoredModules:
-    MODULE = f'''"""Skills of policy version 1."""
+MODULE = f'''"""Skills of policy version 1."""
 
 import math
 STEPS = 3  # to go
@@ -199,78 +194,77 @@ def _text() -> str:
 def walk_far(): pass
 """ + str(math.pi + STEPS)
 '''
-    SKILLS = (
-        Skill(name="walk_far", public=True, created=1, edited=3),
-        Skill(name="_text", public=False, created=2, edited=2),
+SKILLS = (
+    Skill(name="walk_far", public=True, created=1, edited=3),
+    Skill(name="_text", public=False, created=2, edited=2),
+)
+
+
+POLICY = Policy(version=1, module=MODULE, skills=SKILLS)
+
+
+def test_a_stored_module_of_another_layout_is_read(empty: Library) -> None:
+    library = empty.of(POLICY)
+    assert library.skills == SKILLS
+    assert library.shared == {"math": "import math", "STEPS": "STEPS = 3"}
+    assert texts(library)[0] == WALK_FAR.strip()
+    assert library.source.startswith("from __future__ import annotations\n\nimport math\n\nSTEPS = 3\n\n\n")
+
+
+def test_the_annotated_source_says_who_may_call_and_wrote_each_skill_and_ends_with_notes(
+    empty: Library,
+) -> None:
+    library = write(
+        write(empty, "UNIT = 2\n" + function("n: int", "return walk(n * UNIT)"), public=False),
+        RUN.replace("walk_far", "skill"),
     )
-    POLICY = Policy(version=1, module=MODULE, skills=SKILLS)
-
-    def test_one_of_another_layout_is_read(self, empty: Library) -> None:
-        library = empty.of(self.POLICY)
-        assert library.skills == self.SKILLS
-        assert library.shared == {"math": "import math", "STEPS": "STEPS = 3"}
-        assert texts(library)[0] == WALK_FAR.strip()
-        assert library.source.startswith(
-            "from __future__ import annotations\n\nimport math\n\nSTEPS = 3\n\n\n"
-        )
+    library = library.edit("run", "10", "11", sleep=2)
+    shared, skill, run = library.annotated_source().split("\n\n\n")
+    assert (shared, skill.split("\n")[0]) == ("UNIT = 2", "# private, from sleep 1")
+    assert run.startswith("# public, from sleep 1, edited in sleep 2\ndef run()")
+    notes = "# notes for the actor\nWalls hurt."
+    assert library.annotated_source("Walls hurt.").endswith(f"(11)\n\n\n{notes}")
+    assert (empty.annotated_source(), empty.annotated_source("Walls hurt.")) == (EMPTY, notes)
 
 
-class TestAnnotatedSource:
-    def test_it_says_who_may_call_and_who_wrote_each_skill_and_ends_with_the_notes(
-        self, empty: Library
-    ) -> None:
-        library = write(
-            write(empty, "UNIT = 2\n" + function("n: int", "return walk(n * UNIT)"), public=False),
-            RUN.replace("walk_far", "skill"),
-        )
-        library = library.edit("run", "10", "11", sleep=2)
-        shared, skill, run = library.annotated_source().split("\n\n\n")
-        assert (shared, skill.split("\n")[0]) == ("UNIT = 2", "# private, from sleep 1")
-        assert run.startswith("# public, from sleep 1, edited in sleep 2\ndef run()")
-        notes = "# notes for the actor\nWalls hurt."
-        assert library.annotated_source("Walls hurt.").endswith(f"(11)\n\n\n{notes}")
-        assert (empty.annotated_source(), empty.annotated_source("Walls hurt.")) == (EMPTY, notes)
-
-
-class TestNames:
-    def test_local_names_are_no_concern_of_the_library(self, empty: Library) -> None:
-        body = (
-            "def step(n):\n        return [walk(steps=i) for i in range(n)]\n"
-            "    input = step(2)\n    (lambda far: far)(input)\n"
-            "    try:\n        pass\n    except ValueError as error:\n        return error\n"
-            "    class Place:\n        x: Anything = 1\n    return Place"
-        )
-        write(empty, function(body=body))
-
-    @pytest.mark.parametrize(
-        "body",
-        [
-            "for n in range(3):\n        if n: print(last)\n        last = n",
-            "[last := n for n in range(3)]\n    return last",
-            "last = 1\n    def inner():\n        nonlocal last\n        last += 1\n    inner()",
-            "last = 1\n    del last\n    last = 2\n    return last",
-            "try:\n        look()\n    except ValueError as last: pass\n    last = 1",
-            "match look():\n        case [first, *last]: return first, last",
-        ],
+def test_local_names_are_no_concern_of_the_library(empty: Library) -> None:
+    body = (
+        "def step(n):\n        return [walk(steps=i) for i in range(n)]\n"
+        "    input = step(2)\n    (lambda far: far)(input)\n"
+        "    try:\n        pass\n    except ValueError as error:\n        return error\n"
+        "    class Place:\n        x: Anything = 1\n    return Place"
     )
-    def test_a_variable_is_the_function_s_own_wherever_it_is_assigned(
-        self, empty: Library, body: str
-    ) -> None:
-        write(empty, function(body=body))
+    write(empty, function(body=body))
 
 
-class TestPreamble:
-    MATHS = 'import math\nfrom re import sub as s\nSTEPS = [1, 2]\n\ndef skill():\n    """Do it."""\n'
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for n in range(3):\n        if n: print(last)\n        last = n",
+        "[last := n for n in range(3)]\n    return last",
+        "last = 1\n    def inner():\n        nonlocal last\n        last += 1\n    inner()",
+        "last = 1\n    del last\n    last = 2\n    return last",
+        "try:\n        look()\n    except ValueError as last: pass\n    last = 1",
+        "match look():\n        case [first, *last]: return first, last",
+    ],
+)
+def test_a_variable_is_the_function_s_own_wherever_it_is_assigned(empty: Library, body: str) -> None:
+    write(empty, function(body=body))
 
-    def test_imports_and_constants_before_the_function_join_the_module(self, empty: Library) -> None:
-        library = write(empty, self.MATHS + "    return math.pi, s, STEPS\n")
-        assert list(library.shared.values()) == ["from re import sub as s", "import math", "STEPS = [1, 2]"]
-        assert texts(library)[0].startswith("def skill")
 
-    def test_what_no_skill_mentions_is_dropped(self, empty: Library) -> None:
-        library = write(empty, self.MATHS + "    return STEPS\n")
-        assert library.shared == {"STEPS": "STEPS = [1, 2]"}
-        assert library.delete("skill").source == ""
+MATHS = 'import math\nfrom re import sub as s\nSTEPS = [1, 2]\n\ndef skill():\n    """Do it."""\n'
+
+
+def test_imports_and_constants_before_the_function_join_the_module(empty: Library) -> None:
+    library = write(empty, MATHS + "    return math.pi, s, STEPS\n")
+    assert list(library.shared.values()) == ["from re import sub as s", "import math", "STEPS = [1, 2]"]
+    assert texts(library)[0].startswith("def skill")
+
+
+def test_what_no_skill_mentions_is_dropped(empty: Library) -> None:
+    library = write(empty, MATHS + "    return STEPS\n")
+    assert library.shared == {"STEPS": "STEPS = [1, 2]"}
+    assert library.delete("skill").source == ""
 
 
 class TestSignatures:
@@ -301,23 +295,22 @@ class TestSignatures:
         assert checked == ["walk_far", "run"]
 
 
-class TestWhatIsAccepted:
-    @pytest.mark.parametrize("parameters", ANYTHING)
-    def test_what_skills_alone_call_takes_anything(self, empty: Library, parameters: str) -> None:
-        library = write(empty, WALKER + function(parameters), public=False)
-        assert str(library.signature("skill")) == f"({parameters})"
-        assert not library.can_be_tool("skill")
-        with pytest.raises(InvalidSkill, match="cannot be offered as a tool"):
-            library.set_visibility("skill", public=True, sleep=0)
-
-    def test_validation_runs_nothing(self, empty: Library, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(InvalidSkill):
-            write(empty, "print('ran')\n" + function("a: int = print('ran')", "print('ran')"))
-        write(empty, function(body="print('ran')"))
-        assert capsys.readouterr().out == ""
+@pytest.mark.parametrize("parameters", ANYTHING)
+def test_what_skills_alone_call_takes_anything(empty: Library, parameters: str) -> None:
+    library = write(empty, WALKER + function(parameters), public=False)
+    assert str(library.signature("skill")) == f"({parameters})"
+    assert not library.can_be_tool("skill")
+    with pytest.raises(InvalidSkill, match="cannot be offered as a tool"):
+        library.set_visibility("skill", public=True, sleep=0)
 
 
-PAIR = TestSeveralFunctions.PAIR
+def test_validation_runs_nothing(empty: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidSkill):
+        write(empty, "print('ran')\n" + function("a: int = print('ran')", "print('ran')"))
+    write(empty, function(body="print('ran')"))
+    assert capsys.readouterr().out == ""
+
+
 HIDING_WALK = {
     "a parameter": function("walk: int"),
     "a variable": function(body="walk = 1"),
@@ -520,18 +513,17 @@ class TestRefusals:
             assert str(caught.value) == text
 
     def test_a_stored_policy_that_is_no_library(self, empty: Library, golden: Golden) -> None:
-        policy, module = TestStoredModules.POLICY, TestStoredModules.MODULE
 
         def read(text: str, trusted: bool = True) -> None:
-            empty.of(msgspec.structs.replace(policy, module=text), trusted=trusted)
+            empty.of(msgspec.structs.replace(POLICY, module=text), trusted=trusted)
 
-        strange = module.replace("walk(", "wlk(")
+        strange = MODULE.replace("walk(", "wlk(")
         read(strange)
         tries = {
             "an empty module": partial(read, ""),
-            "a function that is no skill": partial(read, module + function()),
-            "a function of another name": partial(read, module.replace("def _text", "def text")),
-            "no valid Python": partial(read, module.replace("-> str:", "-> str", 1)),
+            "a function that is no skill": partial(read, MODULE + function()),
+            "a function of another name": partial(read, MODULE.replace("def _text", "def text")),
+            "no valid Python": partial(read, MODULE.replace("-> str:", "-> str", 1)),
             "an undefined name, not trusted": partial(read, strange, trusted=False),
         }
         golden("library/refused_policies.txt", refusals(tries, InvalidPolicy))

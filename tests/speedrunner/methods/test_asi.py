@@ -8,14 +8,7 @@ import pytest
 
 from envs import Outcome, Task
 from speedrunner.library.library import Library
-from speedrunner.methods.asi import (
-    ASI,
-    TAKEN,
-    Successful,
-    append_skills,
-    find_excess,
-    select_successful,
-)
+from speedrunner.methods.asi import ASI, TAKEN, Successful, append_skills, find_excess, select_successful
 from speedrunner.runs.verification.policy_check import check_policies
 from speedrunner.store.records import Labels, Policy, Termination, Trajectory
 from tests.scripted_engine import Answer, Request, Script, call, say
@@ -54,63 +47,60 @@ def inducer(*sources: str, actor: Callable[[Request], Answer] | None = None) -> 
     return answer
 
 
-class TestASession:
-    async def test_the_library_after_three_sleeps_is_exactly_what_was_proposed_first(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(inducer(STRIDE, f"{OTHER_STRIDE}\n\n{HURRY}", f"{HURRY}\n\n{BROKEN}"))
-        plan = ("run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
-        await run.play("method=asi", "method.style=free", *plan)
-        policy = run.data.policies.load(3)
-        assert policy.module == f"from __future__ import annotations\n\n\n{STRIDE}\n\n\n{HURRY}\n"
-        assert [(each.name, each.public, each.created) for each in policy.skills] == [
-            ("stride", True, 1),
-            ("hurry", True, 3),
-        ]
-        first, second, third = ({each.name: each.error for each in sleep.edits} for sleep in run.data.sleeps)
-        assert first == {"stride": None}
-        assert second == {"stride": TAKEN, "hurry": f"hurry needs stride: {TAKEN}"}
-        assert third["hurry"] is None
-        assert "steps" in str(third["broken"])
-        assert check_policies(subject(run.dir)).level == "ok"
-
-    async def test_the_inducer_reads_one_success_at_a_time_and_its_skills_are_the_actors_tools(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(inducer(STRIDE, "", HURRY, ""))
-        await run.play("method=asi")
-        held_out = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools]
-        late = max(held_out, key=lambda each: len(each.tools))  # checkpoints are played side by side
-        assert list(late.tools) == ["walk", "look", "stride", "hurry"]
-        assert "Walk and look.\\n\\nReturns what is seen." in late.system
-        check_whole(run)
-        first, second, *_ = (each for each in run.server.requests if "propose_functions" in each.tools)
-        assert "The library is empty." in first.task
-        assert "train/0000: " in first.task
-        assert "train/0001" not in first.task
-        assert first.task.endswith("Its successful calls:\n\n```python\nwalk(steps=9)\n```")
-        assert "# stride(steps: int): Walk and look." in second.task
+async def test_the_library_after_three_sleeps_is_exactly_what_was_proposed_first(corridor: Runs) -> None:
+    run = corridor(inducer(STRIDE, f"{OTHER_STRIDE}\n\n{HURRY}", f"{HURRY}\n\n{BROKEN}"))
+    plan = ("run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
+    await run.play("method=asi", "method.style=free", *plan)
+    policy = run.data.policies.load(3)
+    assert policy.module == f"from __future__ import annotations\n\n\n{STRIDE}\n\n\n{HURRY}\n"
+    assert [(each.name, each.public, each.created) for each in policy.skills] == [
+        ("stride", True, 1),
+        ("hurry", True, 3),
+    ]
+    first, second, third = ({each.name: each.error for each in sleep.edits} for sleep in run.data.sleeps)
+    assert first == {"stride": None}
+    assert second == {"stride": TAKEN, "hurry": f"hurry needs stride: {TAKEN}"}
+    assert third["hurry"] is None
+    assert "steps" in str(third["broken"])
+    assert check_policies(subject(run.dir)).level == "ok"
 
 
-class TestWhatDoesNotFit:
-    @pytest.mark.parametrize(("overflow", "names"), [("skip", ["stride"]), ("discard", [])])
-    async def test_costs_its_own_episode_or_as_in_the_paper_the_whole_sleep(
-        self, corridor: Runs, overflow: str, names: list[str]
-    ) -> None:
-        def wanderer(request: Request) -> Answer:
-            first = flag(request) == 3
-            return call("walk", steps=9) if first or request.turn == 2 else call("walk", steps=1)
+async def test_the_inducer_reads_one_success_at_a_time_and_its_skills_are_the_actors_tools(
+    corridor: Runs,
+) -> None:
+    run = corridor(inducer(STRIDE, "", HURRY, ""))
+    await run.play("method=asi")
+    held_out = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools]
+    late = max(held_out, key=lambda each: len(each.tools))  # checkpoints are played side by side
+    assert list(late.tools) == ["walk", "look", "stride", "hurry"]
+    assert "Walk and look.\\n\\nReturns what is seen." in late.system
+    check_whole(run)
+    first, second, *_ = (each for each in run.server.requests if "propose_functions" in each.tools)
+    assert "The library is empty." in first.task
+    assert "train/0000: " in first.task
+    assert "train/0001" not in first.task
+    assert first.task.endswith("Its successful calls:\n\n```python\nwalk(steps=9)\n```")
+    assert "# stride(steps: int): Walk and look." in second.task
 
-        run = corridor(inducer(STRIDE, actor=wanderer), context=12_000)
-        await run.play(
-            *("method=asi", "method.style=free", f"method.overflow={overflow}", "env.numbers=4000"),
-            *("run.rollouts=2", "run.test_episodes=0"),
-        )
-        (sleep,) = run.data.sleeps
-        assert [each.name for each in run.data.policies.load(1).skills] == names
-        assert str(sleep.error).startswith("the context of the inducer overflowed")
-        assert [edit.error is None for edit in sleep.edits] == [overflow == "skip"]
-        assert check_policies(subject(run.dir)).level == "ok"
+
+@pytest.mark.parametrize(("overflow", "names"), [("skip", ["stride"]), ("discard", [])])
+async def test_what_does_not_fit_costs_its_own_episode_or_as_in_the_paper_the_whole_sleep(
+    corridor: Runs, overflow: str, names: list[str]
+) -> None:
+    def wanderer(request: Request) -> Answer:
+        first = flag(request) == 3
+        return call("walk", steps=9) if first or request.turn == 2 else call("walk", steps=1)
+
+    run = corridor(inducer(STRIDE, actor=wanderer), context=12_000)
+    await run.play(
+        *("method=asi", "method.style=free", f"method.overflow={overflow}", "env.numbers=4000"),
+        *("run.rollouts=2", "run.test_episodes=0"),
+    )
+    (sleep,) = run.data.sleeps
+    assert [each.name for each in run.data.policies.load(1).skills] == names
+    assert str(sleep.error).startswith("the context of the inducer overflowed")
+    assert [edit.error is None for edit in sleep.edits] == [overflow == "skip"]
+    assert check_policies(subject(run.dir)).level == "ok"
 
 
 def played(score: float, success: bool = False) -> Trajectory:
@@ -125,23 +115,22 @@ def played(score: float, success: bool = False) -> Trajectory:
     )
 
 
-class TestWhichEpisodesSucceeded:
-    @pytest.mark.parametrize(
-        ("rule", "scores", "chosen"),
-        [
-            ("better_half", [0.1, 0.2, 0.3, 0.0], [0.2, 0.3]),
-            ("better_half", [0.2, 0.2, 0.2], [0.2, 0.2, 0.2]),
-            ("better_half", [0.0, 0.0, 0.0, 0.5], [0.5]),
-            ("better_half", [0.0, 0.0], []),
-            ("better_half", [], []),
-            ("solved", [0.1, 0.9], []),
-        ],
-    )
-    def test_where_scores_are_graded(
-        self, rule: Successful, scores: list[float], chosen: list[float]
-    ) -> None:
-        found = select_successful([played(score) for score in scores], rule)
-        assert [each.outcome.score for each in found if each.outcome] == chosen
+@pytest.mark.parametrize(
+    ("rule", "scores", "chosen"),
+    [
+        ("better_half", [0.1, 0.2, 0.3, 0.0], [0.2, 0.3]),
+        ("better_half", [0.2, 0.2, 0.2], [0.2, 0.2, 0.2]),
+        ("better_half", [0.0, 0.0, 0.0, 0.5], [0.5]),
+        ("better_half", [0.0, 0.0], []),
+        ("better_half", [], []),
+        ("solved", [0.1, 0.9], []),
+    ],
+)
+def test_where_scores_are_graded_the_better_half_succeeded(
+    rule: Successful, scores: list[float], chosen: list[float]
+) -> None:
+    found = select_successful([played(score) for score in scores], rule)
+    assert [each.outcome.score for each in found if each.outcome] == chosen
 
 
 class TestTheOriginalsBounds:

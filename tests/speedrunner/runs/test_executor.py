@@ -16,14 +16,7 @@ from serving.usage import Usage
 from speedrunner.runs.executor import RunStopped
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.records import Labels, Termination
-from tests.scripted_engine import (
-    BLOCK,
-    HANG,
-    Answer,
-    Request,
-    ScriptedEngine,
-    refuse,
-)
+from tests.scripted_engine import BLOCK, HANG, Answer, Request, ScriptedEngine, refuse
 from tests.scripted_runs import (
     LEARN,
     PLANNED,
@@ -41,23 +34,22 @@ BROKEN = refuse(404, "no such thing")
 """An answer that no further try would mend: an infrastructure error."""
 
 
-class TestGoingOnAllTheSame:
-    async def test_an_environment_that_breaks_is_a_fault_and_the_run_goes_on(self, corridor: Runs) -> None:
-        run = corridor(script(), "env=tests.odd_envs:Collapsing")
-        await run.play()
-        train = [row for row in run.data.episodes if row.phase == "train"]
-        assert {(row.termination, row.score, row.attempt) for row in train} == {
-            (Termination.ENVIRONMENT_ERROR, None, 1)
-        }
-        assert {row.termination for row in run.data.episodes if row.phase == "test"} == {Termination.SUCCESS}
-        broken = run.data.trajectories()[0]
-        assert "the floor broke" in str(broken.error)
-        assert broken.turns[-1].call is not None
-        assert broken.turns[-1].executed is None
-        assert (
-            "train/0000 (task broken_step 7) ended by environment_error: environment"
-            " tests.odd_envs:Collapsing: walk failed: RuntimeError: the floor broke"
-        ) in run.printed
+async def test_an_environment_that_breaks_is_a_fault_and_the_run_goes_on(corridor: Runs) -> None:
+    run = corridor(script(), "env=tests.odd_envs:Collapsing")
+    await run.play()
+    train = [row for row in run.data.episodes if row.phase == "train"]
+    assert {(row.termination, row.score, row.attempt) for row in train} == {
+        (Termination.ENVIRONMENT_ERROR, None, 1)
+    }
+    assert {row.termination for row in run.data.episodes if row.phase == "test"} == {Termination.SUCCESS}
+    broken = run.data.trajectories()[0]
+    assert "the floor broke" in str(broken.error)
+    assert broken.turns[-1].call is not None
+    assert broken.turns[-1].executed is None
+    assert (
+        "train/0000 (task broken_step 7) ended by environment_error: environment"
+        " tests.odd_envs:Collapsing: walk failed: RuntimeError: the floor broke"
+    ) in run.printed
 
 
 class Failing:
@@ -192,84 +184,80 @@ async def test_a_refused_start_leaves_no_run_and_the_same_folder_can_be_used(cor
     check_whole(run)
 
 
-class TestSpendingCap:
-    async def test_it_stops_the_run_which_goes_on_under_a_higher_one(self, corridor: Runs) -> None:
-        run = corridor(script(walker, LEARN), api="chat")
-        with pytest.raises(SpendingCapReached, match=r"over the cap of 0\.0300 USD \(serving\.spending_cap"):
-            await run.play("serving.spending_cap_usd=0.03")
-        total = sum((row.usage or Usage() for row in run.data.requests), Usage())
-        assert 0.001 < run.model_config.prices.cost(total) <= 0.03
-        assert 0 < len(keys(run.data)) < len(PLANNED)
-        await run.play("serving.spending_cap_usd=1")
-        check_whole(run)
+async def test_a_spending_cap_stops_the_run_which_goes_on_under_a_higher_one(corridor: Runs) -> None:
+    run = corridor(script(walker, LEARN), api="chat")
+    with pytest.raises(SpendingCapReached, match=r"over the cap of 0\.0300 USD \(serving\.spending_cap"):
+        await run.play("serving.spending_cap_usd=0.03")
+    total = sum((row.usage or Usage() for row in run.data.requests), Usage())
+    assert 0.001 < run.model_config.prices.cost(total) <= 0.03
+    assert 0 < len(keys(run.data)) < len(PLANNED)
+    await run.play("serving.spending_cap_usd=1")
+    check_whole(run)
 
 
-class TestEvaluationBesideTheWake:
-    async def test_a_slow_evaluation_keeps_nobody_waiting_and_plays_the_policy_of_its_checkpoint(
-        self, corridor: Runs
-    ) -> None:
-        released = threading.Event()
+async def test_a_slow_evaluation_keeps_nobody_waiting_and_plays_the_policy_of_its_checkpoint(
+    corridor: Runs,
+) -> None:
+    released = threading.Event()
 
-        def actor(request: Request) -> Answer:
-            if flag(request) >= 7 and "to_flag" not in request.tools:  # test episodes of the empty library
-                return replace(walker(request), after=released)
-            return walker(request)
+    def actor(request: Request) -> Answer:
+        if flag(request) >= 7 and "to_flag" not in request.tools:  # test episodes of the empty library
+            return replace(walker(request), after=released)
+        return walker(request)
 
-        def answer(request: Request) -> Answer:
-            if "write_skill" in request.tools:
-                released.set()  # the first evaluation waits until the sleep after the first wake
-            return script(actor, LEARN)(request)
+    def answer(request: Request) -> Answer:
+        if "write_skill" in request.tools:
+            released.set()  # the first evaluation waits until the sleep after the first wake
+        return script(actor, LEARN)(request)
 
-        run = corridor(answer, "run.in_flight=4")
-        await run.play()
-        check_whole(run)
-        state = json.loads((run.dir / "state.json").read_text())["finished"]
-        names = [step.rpartition("-")[0] for step in state]
-        assert names.index("wake/0000") < names.index("evaluate/0000")
-        by_checkpoint = {
-            checkpoint: {episode.policy for episode in run.data.evaluations(checkpoint)}
-            for checkpoint in (0, 2, 4)
-        }
-        assert by_checkpoint == {0: {0}, 2: {1}, 4: {2}}
-        tools = {
-            (request.task, "to_flag" in request.tools)
-            for request in run.server.requests
-            if "write_skill" not in request.tools
-        }
-        assert len(tools) > len({task for task, _ in tools})  # the same tasks with both libraries
+    run = corridor(answer, "run.in_flight=4")
+    await run.play()
+    check_whole(run)
+    state = json.loads((run.dir / "state.json").read_text())["finished"]
+    names = [step.rpartition("-")[0] for step in state]
+    assert names.index("wake/0000") < names.index("evaluate/0000")
+    by_checkpoint = {
+        checkpoint: {episode.policy for episode in run.data.evaluations(checkpoint)}
+        for checkpoint in (0, 2, 4)
+    }
+    assert by_checkpoint == {0: {0}, 2: {1}, 4: {2}}
+    tools = {
+        (request.task, "to_flag" in request.tools)
+        for request in run.server.requests
+        if "write_skill" not in request.tools
+    }
+    assert len(tools) > len({task for task, _ in tools})  # the same tasks with both libraries
 
-    async def test_an_evaluation_that_fails_stops_the_run_which_goes_on(self, corridor: Runs) -> None:
-        broken = True
 
-        def actor(request: Request) -> Answer:
-            return refuse(402, "pay first") if broken and flag(request) >= 7 else walker(request)
+async def test_an_evaluation_that_fails_stops_the_run_which_goes_on(corridor: Runs) -> None:
+    broken = True
 
-        run = corridor(script(actor), "run.in_flight=1", "run.test_episodes=2")
-        with pytest.raises(RunStopped, match="episodes in a row ended by an infrastructure error"):
-            await run.play("run.eval_every=1")
-        broken = False
+    def actor(request: Request) -> Answer:
+        return refuse(402, "pay first") if broken and flag(request) >= 7 else walker(request)
+
+    run = corridor(script(actor), "run.in_flight=1", "run.test_episodes=2")
+    with pytest.raises(RunStopped, match="episodes in a row ended by an infrastructure error"):
         await run.play("run.eval_every=1")
-        assert {row.score for row in run.data.episodes if row.phase == "train"} == {1.0}
+    broken = False
+    await run.play("run.eval_every=1")
+    assert {row.score for row in run.data.episodes if row.phase == "train"} == {1.0}
 
 
-class TestPromptPrefix:
-    def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(
-        self, learnt: ScriptedRun
-    ) -> None:
-        first, second = (record.prefix for record in learnt.data.sleeps)
-        assert first is not None
-        assert second is not None
-        # The skill's tool stands behind the primitives': what comes before it stays.
-        assert 0 < first.common < first.before < first.after
-        # Nothing was changed by the second one: there was nothing to send.
-        assert second.before == second.after == second.common == first.after
-        requests = learnt.data.requests
-        prefix_warm_ups = [row for row in requests if row.labels["role"] == "prefix_warm_up"]
-        assert [Labels.of(row.labels).policy for row in prefix_warm_ups] == [0, 1]
-        sent = prefix_warm_ups[1].usage
-        assert sent is not None
-        assert sent.prompt == first.after
-        assert 0 <= first.common - sent.cached < 2 * BLOCK
+def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(learnt: ScriptedRun) -> None:
+    first, second = (record.prefix for record in learnt.data.sleeps)
+    assert first is not None
+    assert second is not None
+    # The skill's tool stands behind the primitives': what comes before it stays.
+    assert 0 < first.common < first.before < first.after
+    # Nothing was changed by the second one: there was nothing to send.
+    assert second.before == second.after == second.common == first.after
+    requests = learnt.data.requests
+    prefix_warm_ups = [row for row in requests if row.labels["role"] == "prefix_warm_up"]
+    assert [Labels.of(row.labels).policy for row in prefix_warm_ups] == [0, 1]
+    sent = prefix_warm_ups[1].usage
+    assert sent is not None
+    assert sent.prompt == first.after
+    assert 0 <= first.common - sent.cached < 2 * BLOCK
 
 
 async def test_a_missing_key_of_the_inducer_is_told_before_anything_starts(

@@ -8,15 +8,7 @@ import pytest
 
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
-from speedrunner.runs.plan import (
-    Evaluate,
-    InvalidPlan,
-    Sleep,
-    Step,
-    Wake,
-    plan_run,
-    step_key,
-)
+from speedrunner.runs.plan import Evaluate, InvalidPlan, Sleep, Step, Wake, plan_run, step_key
 
 SPLIT = Split(
     train=[Task("toy", "default", number) for number in range(200)],

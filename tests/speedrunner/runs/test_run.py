@@ -30,12 +30,7 @@ from speedrunner.runs.setup import set_up
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.scripted_engine import (
-    Answer,
-    Request,
-    call,
-    refuse,
-)
+from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,

@@ -63,27 +63,26 @@ def draft(babyai: envs.TextEnv, edits: list[Edit]) -> Drafts:
     return draft
 
 
-class TestReading:
-    async def test_what_is_shown(
-        self, draft: Drafts, edits: list[Edit], golden: Golden, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        writing = draft(SKILL)
-        await writing.write_skill(CALLER.replace("()", "(way: str = 'left')", 1), public=False)
-        shown = {
-            "list": writing.list_skills(),
-            "list from line 1": writing.list_skills(first=1),
-            "list from line 2": writing.list_skills(first=2),
-            "list no skills": draft().list_skills(),
-            "show": writing.show_skill("advance"),
-            "show from line 4": writing.show_skill("advance", 4),
-        }
-        monkeypatch.setattr("speedrunner.methods.speedrunner.draft.PAGE_CHARS", 10)
-        shown["show a page of 10 characters"] = draft(SKILL).show_skill("advance", 1)
-        edits.clear()
-        with pytest.raises(ToolError) as error:
-            writing.show_skill("advanse")
-        golden("library/shown_drafts.txt", table({**shown, "show what is missing": str(error.value)}))
-        assert edits == []
+async def test_what_is_shown(
+    draft: Drafts, edits: list[Edit], golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = draft(SKILL)
+    await writing.write_skill(CALLER.replace("()", "(way: str = 'left')", 1), public=False)
+    shown = {
+        "list": writing.list_skills(),
+        "list from line 1": writing.list_skills(first=1),
+        "list from line 2": writing.list_skills(first=2),
+        "list no skills": draft().list_skills(),
+        "show": writing.show_skill("advance"),
+        "show from line 4": writing.show_skill("advance", 4),
+    }
+    monkeypatch.setattr("speedrunner.methods.speedrunner.draft.PAGE_CHARS", 10)
+    shown["show a page of 10 characters"] = draft(SKILL).show_skill("advance", 1)
+    edits.clear()
+    with pytest.raises(ToolError) as error:
+        writing.show_skill("advanse")
+    golden("library/shown_drafts.txt", table({**shown, "show what is missing": str(error.value)}))
+    assert edits == []
 
 
 class TestEditing:

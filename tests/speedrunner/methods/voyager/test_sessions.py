@@ -194,69 +194,66 @@ class TestAProgramThatDoesNotDo:
         assert played.method_state.get("programs", []) == []
 
 
-class TestACurriculumThatNamesNothing:
-    @pytest.mark.parametrize(("most", "tries"), [(None, 3), (1, 1)])
-    async def test_leaves_the_task_itself_as_the_objective_after_the_models_or_the_methods_tries(
-        self, corridor: Runs, most: int | None, tries: int
-    ) -> None:
-        def mute(request: Request) -> Answer:
-            return say("Hm.") if "propose_objective" in request.tools else roles(pupil)(request)
+@pytest.mark.parametrize(("most", "tries"), [(None, 3), (1, 1)])
+async def test_a_curriculum_that_names_nothing_leaves_the_task_as_the_objective_after_its_tries(
+    corridor: Runs, most: int | None, tries: int
+) -> None:
+    def mute(request: Request) -> Answer:
+        return say("Hm.") if "propose_objective" in request.tools else roles(pupil)(request)
 
-        settings = Roles(Role(string_tokens=400), Role(string_tokens=400, max_calls=most))
-        run = corridor(mute, RACETRACK, *SHORT, roles=settings)
-        await run.play("method=voyager")
-        (played,) = run.data.trajectories()
-        asked = [each for each in run.server.requests if "run_program" in each.tools]
-        assert "Your task: Walk to the flag." in asked[0].task
-        assert [turn.role for turn in played.turns[: tries + 1]] == ["curriculum"] * tries + ["programmer"]
-        assert played.termination is Termination.SUCCESS
-
-
-class TestWhatOthersHaveNamedAlike:
-    async def test_episodes_of_one_batch_get_names_of_their_own(self, corridor: Runs) -> None:
-        """Each of two rollouts writes `leave_start`, one with another body, and `go_on`, which calls it."""
-
-        def programs(request: Request) -> Answer:
-            if "Your task: leave the start" in request.task:
-                return call("run_program", source=STEP)
-            if "Your task: go on" in request.task:
-                return call("run_program", source=ON)
-            return call("run_program", source=HELPED)
-
-        def twice(request: Request) -> Answer:
-            answer = programs(request)
-            if flag(request) == 4 and answer == call("run_program", source=STEP):
-                return call("run_program", source=STEP.replace("walk(1)", "walk(steps=1)"))
-            return answer
-
-        run = corridor(roles(twice), RACETRACK)
-        await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=2", "run.test_episodes=0")
-        policy = run.data.policies.load(1)
-        assert [each.name for each in policy.skills] == ["leave_start", "go_on", "leave_start_2", "go_on_2"]
-        last = policy.module.partition("def go_on_2")[2]
-        assert "leave_start_2()" in last
+    settings = Roles(Role(string_tokens=400), Role(string_tokens=400, max_calls=most))
+    run = corridor(mute, RACETRACK, *SHORT, roles=settings)
+    await run.play("method=voyager")
+    (played,) = run.data.trajectories()
+    asked = [each for each in run.server.requests if "run_program" in each.tools]
+    assert "Your task: Walk to the flag." in asked[0].task
+    assert [turn.role for turn in played.turns[: tries + 1]] == ["curriculum"] * tries + ["programmer"]
+    assert played.termination is Termination.SUCCESS
 
 
-class TestWhatDoesNotFit:
-    @pytest.mark.parametrize("overflow", ["skip", "discard"])
-    async def test_ends_the_rollout(self, corridor: Runs, overflow: str) -> None:
-        wordy = " ".join(map(str, range(600)))
+async def test_episodes_of_one_batch_get_names_of_their_own(corridor: Runs) -> None:
+    """Each of two rollouts writes `leave_start`, one with another body, and `go_on`, which calls it."""
 
-        def programs(request: Request) -> Answer:
-            number = request.task.partition("Your task: step ")[2].partition("\n")[0]
-            source = f'def step_{number}() -> str:\n    """Look. {wordy}"""\n    return look()'
-            return call("run_program", source=source)
+    def programs(request: Request) -> Answer:
+        if "Your task: leave the start" in request.task:
+            return call("run_program", source=STEP)
+        if "Your task: go on" in request.task:
+            return call("run_program", source=ON)
+        return call("run_program", source=HELPED)
 
-        steps = [f"step {number}" for number in range(20)]
-        run = corridor(roles(programs, steps), RACETRACK, context=9_000)
-        await run.play(
-            "method=voyager", f"method.overflow={overflow}", "method.retrieve=all", "method.tries=1", *SHORT
-        )
-        (played,) = run.data.trajectories()
-        programs_learnt = len(run.data.policies.load(1).skills)
-        assert (programs_learnt == 0) == (overflow == "discard")  # the paper: no changes in such a sleep
-        assert played.termination is Termination.CONTEXT_OVERFLOW
-        assert played.method_state["failed"] == []  # what no program was tried for
+    def twice(request: Request) -> Answer:
+        answer = programs(request)
+        if flag(request) == 4 and answer == call("run_program", source=STEP):
+            return call("run_program", source=STEP.replace("walk(1)", "walk(steps=1)"))
+        return answer
+
+    run = corridor(roles(twice), RACETRACK)
+    await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=2", "run.test_episodes=0")
+    policy = run.data.policies.load(1)
+    assert [each.name for each in policy.skills] == ["leave_start", "go_on", "leave_start_2", "go_on_2"]
+    last = policy.module.partition("def go_on_2")[2]
+    assert "leave_start_2()" in last
+
+
+@pytest.mark.parametrize("overflow", ["skip", "discard"])
+async def test_what_does_not_fit_ends_the_rollout(corridor: Runs, overflow: str) -> None:
+    wordy = " ".join(map(str, range(600)))
+
+    def programs(request: Request) -> Answer:
+        number = request.task.partition("Your task: step ")[2].partition("\n")[0]
+        source = f'def step_{number}() -> str:\n    """Look. {wordy}"""\n    return look()'
+        return call("run_program", source=source)
+
+    steps = [f"step {number}" for number in range(20)]
+    run = corridor(roles(programs, steps), RACETRACK, context=9_000)
+    await run.play(
+        "method=voyager", f"method.overflow={overflow}", "method.retrieve=all", "method.tries=1", *SHORT
+    )
+    (played,) = run.data.trajectories()
+    programs_learnt = len(run.data.policies.load(1).skills)
+    assert (programs_learnt == 0) == (overflow == "discard")  # the paper: no changes in such a sleep
+    assert played.termination is Termination.CONTEXT_OVERFLOW
+    assert played.method_state["failed"] == []  # what no program was tried for
 
 
 def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:

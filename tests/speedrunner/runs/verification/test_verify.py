@@ -36,25 +36,26 @@ async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
     assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
 
 
-class TestAnUnfinishedRun:
-    async def test_it_verifies_as_far_as_it_goes_and_again_when_it_has_gone_on(self, corridor: Runs) -> None:
-        def actor(request: Request) -> Answer:
-            if flag(request) == 4 and request.turn == 1 and not shutdown.requested:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return walker(request)
+async def test_an_unfinished_run_verifies_as_far_as_it_goes_and_again_at_its_end(
+    corridor: Runs,
+) -> None:
+    def actor(request: Request) -> Answer:
+        if flag(request) == 4 and request.turn == 1 and not shutdown.requested:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return walker(request)
 
-        shutdown = Shutdown(lambda line: None, 60.0)
-        run = corridor(script(actor, LEARN))
-        with pytest.raises(Interrupted):
-            await run.play(shutdown=shutdown)
-        found = await verified(run.dir)
-        assert statuses(found) == GOOD
-        assert found["plan"].text.endswith("not finished: checked as far as it goes")
-        run.server.script = script(walker, LEARN)
-        await run.play()
-        found = await verified(run.dir)
-        assert statuses(found) == GOOD
-        assert found["plan"].text == "10 of 10 planned episodes and 2 of 2 sleeps"
+    shutdown = Shutdown(lambda line: None, 60.0)
+    run = corridor(script(actor, LEARN))
+    with pytest.raises(Interrupted):
+        await run.play(shutdown=shutdown)
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    assert found["plan"].text.endswith("not finished: checked as far as it goes")
+    run.server.script = script(walker, LEARN)
+    await run.play()
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    assert found["plan"].text == "10 of 10 planned episodes and 2 of 2 sleeps"
 
 
 async def test_what_methods_load_and_do_on_the_way_is_played_again(programmed: ScriptedRun) -> None:
