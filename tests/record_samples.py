@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement, columns
+from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement, columns
 from speedrunner.bench.record import Record, StepRecord, Subject, open_record
 from speedrunner.bench.rollouts import Rollout
 
@@ -48,7 +48,7 @@ def rollout_step(row: Rollout, began: float) -> StepRecord:
     ratio = f"rollout over bare replay, {row.in_flight} in flight"
     measured = Measurement(
         "a rollout",
-        figures=[Figure(ratio, row.ratio, at_least=0.95, form=".3f")],
+        figures=[MeasuredFigure(ratio, row.ratio, at_least=0.95, form=".3f")],
         tables=[MeasuredTable("rollouts", [row], turned=True)],
         notes=["a note"],
     )

@@ -14,8 +14,7 @@ from itertools import product
 
 import numpy
 
-from speedrunner.results.claims import JudgedRow, judge_samples
-from speedrunner.results.published import Claim
+from speedrunner.results.claims import Claim, JudgedRow, judge_samples
 
 ABOVE_0 = Claim("above", measure="score", relation="difference", a="x a", b="x b", low=0.0)
 TIE = Claim("tie", measure="score", relation="difference", a="x a", b="x b", low=-0.1, high=0.1)

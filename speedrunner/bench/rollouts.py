@@ -15,22 +15,24 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from serving.admission import Replica
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.deployment import Deployment
-from serving.engine.client import EngineResponse
-from serving.engine.endpoint import HttpClient
+from serving.engine.client import EngineResponse, run_together
+from serving.engine.endpoint import HttpClient, HttpError
 from serving.engine.one_try import TokenCompletion
+from serving.errors import RequestFailed
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.options import REQUEST_TIMEOUT_S
 from speedrunner.agents.actor import Actor
-from speedrunner.bench.bare_replay import BareClient
 from speedrunner.bench.engine import CACHE_TARGETS
-from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
+from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
 from speedrunner.plain.console import Status, prefix_status
 from speedrunner.results.ledger import token_line
 from speedrunner.runs.executor import Executor, RunStopped
@@ -91,6 +93,78 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     turn_ms: float | None
     turn_p95_ms: float | None
     worker_ms: float | None
+
+
+class BareClient:
+    """A minimal load generator.
+
+    It samples answers under the same grammars. The recorded replies follow them, so that the cache can
+    provide as much as it did for the rollout. A salt separates its part of the cache from all earlier
+    requests. Its conversations queue for room in the cache as those of the rollout did.
+
+    Args:
+        prefix: token ids that all conversations start with.
+    """
+
+    def __init__(self, deployment: Deployment, http: HttpClient, prefix: list[int]) -> None:
+        self._deployment = deployment
+        self._http = http
+        self._prefix = prefix
+        self._salt = secrets.token_hex(8)
+
+    async def warm(self) -> None:
+        """Send the prefix alone, as the rollout did. Raises `RequestFailed`."""
+        for replica in self._deployment.replicas:
+            await self._complete(self._prefix, 1, {}, replica)
+
+    async def play(self, episodes: Sequence[tuple[Sequence[Turn], TokenConversation]]) -> int:
+        """Send the requests of all episodes at once; return the output tokens. Raises `RequestFailed`.
+
+        Args:
+            episodes: each one's turns and its actor's conversation.
+        """
+        return sum(await run_together(self._play, episodes, len(episodes)))
+
+    async def _play(self, played: tuple[Sequence[Turn], TokenConversation]) -> int:
+        turns, talk = played
+        recorded, usages = talk.transcript.ids, [turn.usage for turn in turns]
+        replies = [
+            recorded[before.prompt + before.completion : after.prompt]
+            for before, after in itertools.pairwise(usages)
+        ]
+        tokens, ids = 0, recorded[: usages[0].prompt]
+        slot = talk.replica.slot(tuple(self._prefix))
+        try:
+            for talk.turns, reply in enumerate([*replies, []]):  # the seed is that of the same turn
+                room = self._deployment.model_config.context - len(ids)
+                if room < 1:
+                    break
+                await slot.enter(len(ids))
+                most = min(talk.transcript.answer_tokens, room)
+                answer = await self._complete(ids, most, talk.options | talk.seed, talk.replica)
+                slot.pause()
+                tokens += len(answer)
+                ids += answer + reply
+        finally:
+            slot.leave()
+        return tokens
+
+    async def _complete(
+        self, ids: list[int], max_tokens: int, options: dict[str, Any], replica: Replica
+    ) -> list[int]:
+        """Return one answer's token ids."""
+        name, address = self._deployment.model_config.name, replica.address
+        fixed = {"model": name, "return_token_ids": True, "max_tokens": max_tokens}
+        headers = {} if address is None else {"X-data-parallel-rank": str(address)}
+        body = msgspec.json.encode({**fixed, **options, "cache_salt": self._salt, "prompt": ids})
+        try:
+            response = await self._http.send("/v1/completions", body, headers)
+        except HttpError as error:
+            raise RequestFailed(f"a bare request failed: {error}") from error
+        if response.status != 200:
+            raise RequestFailed(f"a bare request got status {response.status}: {response.text}")
+        answer: list[int] = response.json()["choices"][0]["token_ids"]
+        return answer
 
 
 @dataclass
@@ -276,18 +350,18 @@ def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) ->
     They have targets if episodes are long enough. The ratio's is 0.95 on GPUs and 0.90 on a CPU, which the
     client shares with the engine.
     """
-    least, figures = GPU_RATIO_TARGET if model_config.gpus else RATIO_TARGET, list[Figure]()
+    least, figures = GPU_RATIO_TARGET if model_config.gpus else RATIO_TARGET, list[MeasuredFigure]()
     for level, of_level in itertools.groupby(rollouts, lambda each: each.in_flight):
         played = list(of_level)
         ratios = [each.ratio for each in played if each.ratio is not None]
         which = "rollout" if len(ratios) == 1 else f"median of {len(ratios)} rollouts"
         name = f"{which} over bare replay, {level} in flight"
         target = least if played[0].calls >= LEAST_JUDGED else None
-        figures.append(Figure(name, statistics.median(ratios), at_least=target, form=".3f"))
+        figures.append(MeasuredFigure(name, statistics.median(ratios), at_least=target, form=".3f"))
     shares = [each.of_maximum for each in rollouts if each.of_maximum is not None]
     if shares:
         target = CACHE_TARGETS[model_config.cache] if rollouts[0].calls >= LEAST_JUDGED else None
-        figures.append(Figure("least cached share of the maximum", min(shares), target, form=".2%"))
+        figures.append(MeasuredFigure("least cached share of the maximum", min(shares), target, form=".2%"))
     return Measurement(
         f"{model_config.name}: rollouts, each followed by a bare replay of its requests",
         figures,

@@ -13,16 +13,14 @@ from serving.gpu_check import require_gpus
 from serving.options import running_endpoint
 from serving.sizing import fit
 from speedrunner.bench import measurement
-from speedrunner.bench.cache_probe import measure_cache
-from speedrunner.bench.cache_truth import compare_run
 from speedrunner.bench.engine import open_engine, playing_setup
-from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
+from speedrunner.bench.forced_answers import compare_run
 from speedrunner.bench.gpu.steps import Bench, as_served, play_steps, steps_of
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.record import make_folder, open_record, subject_of
+from speedrunner.bench.probes import measure_cache, measure_tools
+from speedrunner.bench.record import PAGE, as_text, bench_command, make_folder, open_record, subject_of
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.bench.token_costs import measure_units, summarize
-from speedrunner.bench.tool_probe import measure_tools
 from speedrunner.cli.command import AsJson, EngineOverrides, RunPath, Trust, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.compose import compose

@@ -18,8 +18,7 @@ from speedrunner.results.cost_text import checkpoint_lines, checkpoint_notes, li
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
-from speedrunner.results.means import add_costs
-from speedrunner.results.measures import MEASURES
+from speedrunner.results.means import MEASURES, add_costs
 from speedrunner.results.pairing import Comparison
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import frame_run

@@ -10,11 +10,9 @@ import typer
 from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say
 from speedrunner.results import cost_text
-from speedrunner.results.cache_rules import RuleName
-from speedrunner.results.engine_time import engine_seconds
-from speedrunner.results.ledger import run_costs
+from speedrunner.results.ledger import engine_seconds, run_costs
 from speedrunner.results.means import frame_checkpoints
-from speedrunner.results.pricing import price_book, price_caveats
+from speedrunner.results.pricing import RuleName, price_book, price_caveats
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load

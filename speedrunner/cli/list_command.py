@@ -62,6 +62,8 @@ def commented_yaml(config: Config) -> str:
     sections = to_mapping(config)
     lines: list[str] = []
     for field in msgspec.structs.fields(Config):
+        if field.name not in sections:
+            continue
         content = sections[field.name]
         if not isinstance(content, dict):
             lines += ["", *_comment(key_comments(Config)[field.name]), *_entry(field.name, content)]

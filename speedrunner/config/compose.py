@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from serving.model_configs import MODELS, describe_model_name
-from speedrunner.config.names import CONFIGS, name_class, read_mapping, run_name
+from speedrunner.config.names import CONFIGS, choose, describe_start, read_mapping, read_source, run_name
 from speedrunner.config.schema import (
     ClassConfig,
     Config,
@@ -84,18 +86,20 @@ def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
     if unnamed := isinstance(run, dict) and run.get("dir") is None:
         content["run"] = {**run, "dir": "runs"}
     config = from_mapping(content)
+    if base is None or config.run.start_from != base.run.start_from:
+        config = msgspec.structs.replace(config, start=describe_start(config, read_source(config)))
     path = Path("runs", run_name(config)) if unnamed else Path(config.run.dir).expanduser()
     return config.with_run(dir=str(path))
 
 
 def name_method(overrides: Sequence[str]) -> str:
-    """Return the name of the method that overrides select, as in the names of conditions (`name_class`).
+    """Return the name of the method that overrides select, as in the names of conditions.
 
     Raises `InvalidConfig`.
     """
     choices, settings = _read(overrides)
     options = {key.removeprefix("method."): value for key, value in settings if key.startswith("method.")}
-    return name_class("method", ClassConfig(str(options.pop("name", choices.get("method"))), options))
+    return choose("method", ClassConfig(str(options.pop("name", choices.get("method"))), options)).text
 
 
 def group_choices(group: str) -> dict[str, Path]:

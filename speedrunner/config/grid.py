@@ -30,7 +30,7 @@ import msgspec
 from msgspec.structs import replace
 
 from speedrunner.config.compose import compose, group_choices, group_file, name_method
-from speedrunner.config.names import CONFIGS, read_mapping, run_name
+from speedrunner.config.names import CONFIGS, describe_start, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences, read_file
 from speedrunner.plain.plain_records import suggest
 from speedrunner.plain.plain_yaml import NotPlain, read_value
@@ -192,6 +192,8 @@ class Grid:
             full[START] = start
         overrides = setting_texts(full)
         config = self._composed(overrides)
+        if before:
+            config = replace(config, start=describe_start(config, before[-1].config))
         if "run.dir" not in full:
             config = config.with_run(dir=str(self.root / run_name(config)))
         return [*before, GridRun(config, overrides, after, asked, self._place(number))]

@@ -10,6 +10,7 @@ import msgspec
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import MAX_INTEGER, Prices
+from speedrunner.config.condition import Start
 from speedrunner.plain.plain_records import WrongData, flat, record, shown_differences
 from speedrunner.plain.plain_yaml import NotPlain, read_yaml_file, write_yaml
 
@@ -272,6 +273,8 @@ class Config(msgspec.Struct, frozen=True):
     logging: Literal["none", "tensorboard", "wandb", "both"] = "none"
     #: Lowest severity of the messages that are shown.
     verbosity: Literal["debug", "info", "warning", "error"] = "info"
+    #: The condition of the run in `run.start_from`, as far as it differs. It is read from that run.
+    start: Start | None = None
 
     def with_run(self, **changes: object) -> Config:
         """Return a copy with other values in `run`."""
@@ -315,6 +318,8 @@ def from_mapping(content: object) -> Config:
 def to_mapping(config: Config) -> dict[str, Any]:
     """Return the configuration in its YAML form; the order of keys is fixed."""
     sections: dict[str, Any] = msgspec.to_builtins(config)
+    if config.start is None:
+        del sections["start"]
     for section in sections.values():
         if isinstance(section, dict) and "options" in section:
             section.update(sorted(section.pop("options").items()))
@@ -339,11 +344,12 @@ def changes_results(key: str) -> bool:
 
     These may change when a run resumes: its directory, the episodes in flight, the engine's replicas, address
     and time limits, prices, the task of single episodes, the options of resuming, and output.
+    `start` follows from `run.start_from`.
     """
     return not (
         key in ("run.dir", "run.in_flight", "run.accept_changes", "run.retry_faults", "run.drain_s")
         or key in ("model.replicas", "logging", "verbosity")
-        or key.startswith(("prices.", "serving.", "task."))
+        or key.startswith(("prices.", "serving.", "start.", "task."))
     )
 
 

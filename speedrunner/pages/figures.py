@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from speedrunner.config.condition import Choice, ModelVariant, Treatment
 from speedrunner.pages.plots import Panel, ReportFigure, Series
 from speedrunner.results.conditions import (
     ABLATIONS,
+    ASI,
+    ASI_REPLAY,
+    BABYAI,
     FAMILIES,
+    FOURTH,
     OFF,
+    OPO,
     OURS,
     PLACES,
     REACT,
+    THIRD,
+    VOYAGER,
     ZOMBIES,
     Condition,
-    after_third,
+    continue_in,
     frontier,
     places,
-    returned_to_third,
+    played_models,
 )
 from speedrunner.results.means import Spread, average
-from speedrunner.results.paper import played_models
 from speedrunner.results.writing import caption
 
 SCORE, OUTPUT, USD = "score", "output", "cost_usd"
@@ -36,33 +45,32 @@ ROLLOUTS = "training rollouts"
 LETTERS = 50
 """Maximum characters of a model's name in names of files, which have at most 255 bytes."""
 
-MAIN = (REACT, "opo", "asi", "voyager", OURS)
+MAIN = (REACT, OPO, ASI, VOYAGER, OURS)
 
-Columns = dict[str, tuple[Sequence[str], Sequence[str]]]
-"""Environments and methods of a figure, by the title of their column."""
+Columns = dict[str, tuple[Sequence[Choice], Sequence[Treatment]]]
+"""Environments and treatments of a figure, by the title of their column."""
 
 
 class ModelRuns:
     """The runs of one model; `groups` are its conditions."""
 
-    def __init__(self, groups: Sequence[Condition], model: str) -> None:
-        self.groups = [group for group in groups if group.condition_name.model == model]
+    def __init__(self, groups: Sequence[Condition], model: ModelVariant) -> None:
+        self.groups = [group for group in groups if group.identity.model == model]
 
-    def methods(self, envs: Sequence[str]) -> list[str]:
-        """Return the methods that were played in one of these environments, by `ConditionName.method`."""
-        names = (group.condition_name for group in self.groups)
-        return sorted({each.method for each in names if each.env in envs})
+    def treatments(self, envs: Sequence[Choice]) -> list[Treatment]:
+        """Return the treatments that were played in one of these environments, by name."""
+        played = {group.identity.treatment for group in self.groups if group.identity.env in envs}
+        return sorted(played, key=str)
 
-    def curve(self, envs: Sequence[str], method: str, measure: str) -> dict[int, Spread]:
-        """Return a method's means and deviations over seeds by checkpoint, averaged over environments at
+    def curve(self, envs: Sequence[Choice], treatment: Treatment, measure: str) -> dict[int, Spread]:
+        """Return a treatment's means and deviations over seeds by checkpoint, averaged over environments at
         their common checkpoints; empty if it was not played in all of them, or has no price.
 
         Args:
             measure: a column of `RunResult.checkpoints`.
         """
-        played = {
-            group.condition_name.env: group for group in self.groups if group.condition_name.method == method
-        }
+        own = [group for group in self.groups if group.identity.treatment == treatment]
+        played = {group.identity.env: group for group in own}
         if not played.keys() >= {*envs}:
             return {}
         parts = [played[env].spread(measure) for env in envs]
@@ -72,9 +80,9 @@ class ModelRuns:
             return {}
         return found
 
-    def last(self, envs: Sequence[str], method: str, measure: str) -> Spread | None:
+    def last(self, envs: Sequence[Choice], treatment: Treatment, measure: str) -> Spread | None:
         """Return the value at the last checkpoint of a curve; `None` without points."""
-        return next(reversed(self.curve(envs, method, measure).values()), None)
+        return next(reversed(self.curve(envs, treatment, measure).values()), None)
 
 
 class FigurePlan(NamedTuple):
@@ -88,9 +96,9 @@ class FigurePlan(NamedTuple):
 def figures(groups: Sequence[Condition]) -> list[ReportFigure]:
     """Return all figures of some runs, for each played model. A figure without a value is left out."""
     made = []
-    for model in sorted(played_models(groups)):
+    for model in sorted(played_models(groups), key=str):
         runs = ModelRuns(groups, model)
-        suffix = "".join(each if each.isalnum() else "_" for each in model[:LETTERS])
+        suffix = "".join(each if each.isalnum() else "_" for each in str(model)[:LETTERS])
         for plan in FIGURES:
             rows = [[panel for panel in row if panel.series] for row in plan.rows(runs)]
             if kept := [row for row in rows if row]:
@@ -108,7 +116,7 @@ def _curves(
     def rows(runs: ModelRuns) -> list[list[Panel]]:
         found = columns(runs)
         return [
-            [_curve_panel(runs, title, envs, names, measure) for title, (envs, names) in found.items()]
+            [_curve_panel(runs, title, envs, own, measure) for title, (envs, own) in found.items()]
             for measure in measures
         ]
 
@@ -116,10 +124,14 @@ def _curves(
 
 
 def _curve_panel(
-    runs: ModelRuns, title: str, envs: Sequence[str], names: Sequence[str], measure: str
+    runs: ModelRuns, title: str, envs: Sequence[Choice], treatments: Sequence[Treatment], measure: str
 ) -> Panel:
-    found = {name: runs.curve(envs, name, measure) for name in names}
-    series = [Series(name, [*points], [*points.values()]) for name, points in found.items() if points]
+    found = {treatment: runs.curve(envs, treatment, measure) for treatment in treatments}
+    series = [
+        Series(str(treatment), [*points], [*points.values()], treatment)
+        for treatment, points in found.items()
+        if points
+    ]
     return Panel(title, ROLLOUTS, LABELS[measure], series)
 
 
@@ -127,103 +139,109 @@ def _main_columns(runs: ModelRuns) -> Columns:
     """Return the environments of the main experiment, and others that are not variants of it, each with its
     methods."""
     return {
-        title: (envs, _main_methods(runs, envs))
+        title: (envs, _main_treatments(runs, envs))
         for title, envs in places(runs.groups).items()
         if title in PLACES or envs[0] not in ZOMBIES.values()
     }
 
 
-def _main_methods(runs: ModelRuns, envs: Sequence[str]) -> list[str]:
-    """Return the main methods, and other played methods that are not their variants."""
-    variants = tuple(f"{name}-" for name in (*MAIN, "asi_replay"))
-    others = [name for name in runs.methods(envs) if name not in MAIN and not name.startswith(variants)]
+def _main_treatments(runs: ModelRuns, envs: Sequence[Choice]) -> list[Treatment]:
+    """Return the main treatments, and other played ones that are not their variants."""
+    others = [each for each in runs.treatments(envs) if each not in MAIN and not _is_variant(each)]
     return [*MAIN, *others]
 
 
+def _is_variant(treatment: Treatment) -> bool:
+    """Return whether a treatment is one of the paper's methods with other options, skills or wording."""
+    plain = Treatment(Choice(treatment.method.name))
+    return plain in (*MAIN, ASI_REPLAY) and treatment != replace(plain, letter=treatment.letter)
+
+
 def _ablation_columns(runs: ModelRuns) -> Columns:
-    is_played = {*ABLATIONS} & {*runs.methods(["babyai"])}
-    return {"BabyAI": (["babyai"], [OURS, *ABLATIONS])} if is_played else {}
+    is_played = {*ABLATIONS} & {*runs.treatments([BABYAI])}
+    return {"BabyAI": ([BABYAI], [OURS, *ABLATIONS])} if is_played else {}
 
 
 def _interpreter_columns(runs: ModelRuns) -> Columns:
     return {
         title: (envs, [OURS, OFF])
         for title, envs in places(runs.groups).items()
-        if title in ("Crafter", "ScienceWorld", *FAMILIES) and OFF in runs.methods(envs)
+        if title in ("Crafter", "ScienceWorld", *map(str, FAMILIES)) and OFF in runs.treatments(envs)
     }
 
 
 def _replay_columns(runs: ModelRuns) -> Columns:
-    third = FAMILIES[:1]
-    is_played = "asi_replay" in runs.methods(third)
-    return {"ScienceWorld 3": (third, ["asi", "asi_replay", OURS])} if is_played else {}
+    is_played = ASI_REPLAY in runs.treatments([THIRD])
+    return {"ScienceWorld 3": ([THIRD], [ASI, ASI_REPLAY, OURS])} if is_played else {}
 
 
 def _pareto(runs: ModelRuns) -> list[list[Panel]]:
     rows = [
-        [_points(runs, title, envs, names, measure) for title, (envs, names) in _main_columns(runs).items()]
+        [_points(runs, title, envs, own, measure) for title, (envs, own) in _main_columns(runs).items()]
         for measure in (USD, OUTPUT)
     ]
     return [[panel for panel in row if len(panel.series) > 1] for row in rows]
 
 
-def _points(runs: ModelRuns, title: str, envs: Sequence[str], names: Sequence[str], measure: str) -> Panel:
-    found: dict[str, tuple[Spread, Spread]] = {}
-    for name in names:
-        cost, score = runs.curve(envs, name, measure), runs.curve(envs, name, SCORE)
+def _points(
+    runs: ModelRuns, title: str, envs: Sequence[Choice], treatments: Sequence[Treatment], measure: str
+) -> Panel:
+    found: dict[Treatment, tuple[Spread, Spread]] = {}
+    for treatment in treatments:
+        cost, score = runs.curve(envs, treatment, measure), runs.curve(envs, treatment, SCORE)
         last = max(score, default=0)
         if last in cost:  # otherwise no episode there sent a request, or no price is known
-            found[name] = cost[last], score[last]
-    series = [Series(name, [cost.mean], [score]) for name, (cost, score) in found.items()]
-    best = frontier({name: (cost.mean, score.mean) for name, (cost, score) in found.items()})
+            found[treatment] = cost[last], score[last]
+    series = [Series(str(each), [cost.mean], [score], each) for each, (cost, score) in found.items()]
+    best = frontier({str(each): (cost.mean, score.mean) for each, (cost, score) in found.items()})
     return Panel(title, LABELS[measure], LABELS[SCORE], series, "points", best)
 
 
 def _zombies(runs: ModelRuns) -> list[list[Panel]]:
-    played = {group.condition_name.env for group in runs.groups}
+    played = {group.identity.env for group in runs.groups}
     if not {ZOMBIES["0x"], ZOMBIES["2x"]} & played:
         return []
     panels = []
-    for measure, names in ((SCORE, (REACT, "opo", "voyager", OURS)), ("combat", ("voyager", OURS))):
+    for measure, treatments in ((SCORE, (REACT, OPO, VOYAGER, OURS)), ("combat", (VOYAGER, OURS))):
         found = {
-            name: {times: runs.last([env], name, measure) for times, env in ZOMBIES.items()} for name in names
+            treatment: {times: runs.last([env], treatment, measure) for times, env in ZOMBIES.items()}
+            for treatment in treatments
         }
-        series = [bars for name, values in found.items() for bars in _bars(name, values)]
+        series = [bars for treatment, values in found.items() for bars in _bars(treatment, values)]
         panels.append(Panel("Crafter", "zombies", LABELS[measure], series, "bars"))
     return [panels]
 
 
 def _shift(runs: ModelRuns) -> list[list[Panel]]:
-    third, fourth = FAMILIES
-    if not any(f"-from_{third}" in name for name in runs.methods([fourth])):
+    starts = [treatment.start for treatment in runs.treatments([FOURTH])]
+    if not any(start is not None and start.env == THIRD for start in starts):
         return []
     panels = []
     for measure in (SCORE, USD):
-        found = [_shifted(runs, name, measure) for name in (REACT, "opo", "asi", OURS)]
+        found = [_shifted(runs, name, measure) for name in (REACT, OPO, ASI, OURS)]
         series = [each for each in found if each.x]
         panels.append([Panel("ScienceWorld 3, then 4, then 3 again", ROLLOUTS, LABELS[measure], series)])
     return panels
 
 
-def _shifted(runs: ModelRuns, name: str, measure: str) -> Series:
-    """Return a method's values on family 3, then on 4 with the policy of 3, then on 3 again."""
-    third, fourth = FAMILIES
-    second = name if name == REACT else after_third(name)
-    before, after = runs.curve([third], name, measure), runs.curve([fourth], second, measure)
+def _shifted(runs: ModelRuns, treatment: Treatment, measure: str) -> Series:
+    """Return a treatment's values on family 3, then on 4 with the policy of 3, then on 3 again."""
+    second = treatment if treatment == REACT else continue_in(THIRD, treatment)
+    before, after = runs.curve([THIRD], treatment, measure), runs.curve([FOURTH], second, measure)
     end = max(before, default=0)
     points = [*before.items(), *((end + x, value) for x, value in after.items())]
-    if name != REACT:
-        again = runs.last([third], returned_to_third(name), measure)
+    if treatment != REACT:
+        again = runs.last([THIRD], continue_in(FOURTH, second), measure)
         if again is not None and points:
             points.append((points[-1][0] + 50, again))
-    return Series(name, [x for x, _ in points], [value for _, value in points])
+    return Series(str(treatment), [x for x, _ in points], [value for _, value in points], treatment)
 
 
-def _bars(name: str, found: Mapping[str, Spread | None]) -> Iterator[Series]:
+def _bars(treatment: Treatment, found: Mapping[str, Spread | None]) -> Iterator[Series]:
     """Yield the bars of the names that have a value, if there are any."""
     known = {key: value for key, value in found.items() if value is not None}
     if known:
-        yield Series(name, [*known], [*known.values()])
+        yield Series(str(treatment), [*known], [*known.values()], treatment)
 
 
 FIGURES = (

@@ -15,8 +15,7 @@ from speedrunner.pages.plots import Panel, Series, show_panel
 from speedrunner.results.conditions import REACT, Condition, group_runs
 from speedrunner.results.frames import frame_episodes
 from speedrunner.results.inference import Estimate
-from speedrunner.results.means import Spread, average_tests
-from speedrunner.results.measures import MEASURES
+from speedrunner.results.means import MEASURES, Spread, average_tests
 from speedrunner.results.pairing import (
     CannotCompare,
     TaskDifference,
@@ -109,15 +108,12 @@ def conditions_page(compared: Comparable) -> Context:
     was played, otherwise with the first by name."""
     by_env: dict[str, list[tuple[str, Condition]]] = {}
     for slug, side in compared.conditions.items():
-        by_env.setdefault(side.condition_name.env, []).append((slug, side))
+        by_env.setdefault(side.names[0], []).append((slug, side))
     places = []
     for env, conditions in sorted(by_env.items()):
         finished = [condition for condition in conditions if condition[1].points]
-        first = min(
-            finished,
-            key=lambda condition: not condition[1].condition_name.method.startswith(REACT),
-            default=None,
-        )
+        react = [each for each in finished if each[1].identity.treatment.method == REACT.method]
+        first = next(iter(react or finished), None)
         columns = ("condition", "last checkpoint", *CURVES, "runs", "compare")
         rows = [_condition_row(slug, side, first) for slug, side in conditions if side.points]
         places.append(
@@ -134,7 +130,7 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
     """Return a condition's row. `first`: the one that others are compared with."""
     last, compared = side.points[-1], Markup()
     if first is not None and slug != first[0]:
-        name = f"with {first[1].condition_name.method}"
+        name = f"with {first[1].names[1]}"
         try:
             _check_pair(first[1], side)
             compared = link(f"compare/{first[0]}/{slug}.html", name)

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import visible
 from speedrunner.store.discovery import DAMAGED, damage
@@ -162,8 +162,7 @@ def page_part(items: Sequence[Any], page: int, size: int) -> Context:
 def heading(run: RunData) -> Context:
     """Return the heading of all pages of a run."""
     try:
-        played = condition_name(run.settings)
-        named = f"{played.env}, {played.method}, {played.model}, seed {run.settings.run.seed}"
+        named = ", ".join([*identify_condition(run.settings).names, f"seed {run.settings.run.seed}"])
     except InvalidConfig as error:
         named = str(error)
     return {

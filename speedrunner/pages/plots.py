@@ -15,8 +15,19 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from speedrunner.config.condition import Choice, Treatment
 from speedrunner.plain.console import shorten, visible
-from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
+from speedrunner.results.conditions import (
+    ALL_PUBLIC,
+    ASI,
+    ASI_REPLAY,
+    ASI_STYLE,
+    OFF,
+    OPO,
+    OURS,
+    REACT,
+    VOYAGER,
+)
 from speedrunner.results.inference import Estimate
 from speedrunner.results.means import Spread
 
@@ -48,20 +59,20 @@ _DOTTED, _DASHED, _DASH_DOT = (0, (1, 1.4)), (0, (4, 1.6)), (0, (5, 1.4, 1, 1.4)
 _LONG, _LONG_DOT = (0, (8, 2)), (0, (8, 1.6, 1, 1.6))
 _SHORT, _TWO_DOTS = (0, (2, 1.2)), (0, (5, 1.4, 1, 1.4, 1, 1.4))
 
-LOOKS = {
+LOOKS: dict[Treatment | None, Look] = {
     REACT: Look("#797979", _DOTTED, "o"),
-    "opo": Look("#d87d24", _DASHED, "s"),
-    "asi": Look("#1f8dd0", _DASH_DOT, "D"),
-    "asi_replay": Look("#b5528f", _LONG, "P"),
-    "voyager": Look("#086658", _LONG_DOT, "^"),
-    "ace": Look("#662100", _SHORT, "v"),
-    "skill_folder": Look("#9800e5", _TWO_DOTS, "p"),
+    OPO: Look("#d87d24", _DASHED, "s"),
+    ASI: Look("#1f8dd0", _DASH_DOT, "D"),
+    ASI_REPLAY: Look("#b5528f", _LONG, "P"),
+    VOYAGER: Look("#086658", _LONG_DOT, "^"),
+    Treatment(Choice("ace")): Look("#662100", _SHORT, "v"),
+    Treatment(Choice("skill_folder")): Look("#9800e5", _TWO_DOTS, "p"),
     OURS: Look("#10306f", "-", "*"),
     OFF: Look("#c44e00", _DASHED, "X"),
     ASI_STYLE: Look("#1f8dd0", _DOTTED, "D"),
     ALL_PUBLIC: Look("#086658", _DASH_DOT, "s"),
 }
-"""The look of methods, the same in all figures."""
+"""The look of treatments, the same in all figures."""
 
 OTHER_LOOKS = (
     Look("#0b57b0"),
@@ -78,7 +89,8 @@ class Series(msgspec.Struct, frozen=True):
     """One curve, point or set of bars of a panel.
 
     Attributes:
-        name: chooses its look; empty for a curve that is alone.
+        name: empty for a curve that is alone.
+        treatment: has a look; `None`: the next one of `OTHER_LOOKS`.
         x: numbers, ascending, or names of bars.
         values: the mean at each `x`, with the ends of its interval.
     """
@@ -86,6 +98,7 @@ class Series(msgspec.Struct, frozen=True):
     name: str
     x: Sequence[float | str]
     values: Sequence[Spread | Estimate]
+    treatment: Treatment | None = None
 
     @property
     def y(self) -> list[float]:
@@ -164,10 +177,11 @@ def show_svg(content: bytes, title: str) -> Markup:
     )
 
 
-def choose_looks(names: Iterable[str]) -> dict[str, Look]:
+def choose_looks(series: Iterable[Series]) -> dict[str, Look]:
     """Return the look of each name in a figure."""
     others = iter(OTHER_LOOKS * 99)
-    return {name: LOOKS.get(name) or next(others) for name in dict.fromkeys(names)}
+    treatments = {one.name: one.treatment for one in series}
+    return {name: LOOKS.get(treatment) or next(others) for name, treatment in treatments.items()}
 
 
 def _file_content(canvas: Canvas, kind: Literal["svg", "pdf"]) -> bytes:
@@ -186,7 +200,7 @@ def _height(panel: Panel) -> float:
 
 def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
     """Draw panels in rows, and one legend below them."""
-    looks = choose_looks(series.name for panel in chain(*rows) for series in panel.series)
+    looks = choose_looks(series for panel in chain(*rows) for series in panel.series)
     canvas = Canvas(size)
     ratios = [max(map(_height, row)) for row in rows]
     grid = canvas.subplots(len(rows), max(map(len, rows)), squeeze=False, height_ratios=ratios)

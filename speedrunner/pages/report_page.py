@@ -18,14 +18,20 @@ from speedrunner.pages.html_parts import html_table, show_cell, show_number, sty
 from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status
 from speedrunner.results.analysis_plan import compare_plans
-from speedrunner.results.claims import CLAIMS, JudgedClaim, claim_tables, count_verdicts, judge_claims
+from speedrunner.results.claims import (
+    CLAIMS,
+    JudgedClaim,
+    claim_tables,
+    count_verdicts,
+    judge_claims,
+    list_claims,
+)
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.cost_text import REPEATS_NOTE
 from speedrunner.results.means import Spread
 from speedrunner.results.pairing import note_limits
-from speedrunner.results.paper import PaperComparison, compare_with_paper, paper_tables
+from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
-from speedrunner.results.published import list_claims, list_published
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
@@ -307,7 +313,7 @@ def _run_table(runs: Sequence[RunResult]) -> Markup:
     rows = [
         (
             run.path,
-            *(run.condition_name.env, run.condition_name.method, run.condition_name.model),
+            *run.condition.names,
             run.seed,
             "not yet" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
             ", ".join(map(str, run.points)),

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.plain.plain_yaml import read_yaml, write_yaml
-from speedrunner.results.claims import EQUIVALENCE, JudgedClaim
+from speedrunner.results.claims import EQUIVALENCE, JudgedClaim, list_claims
 from speedrunner.results.inference import CONFIDENCE
-from speedrunner.results.measures import AVERAGED
-from speedrunner.results.published import list_claims
+from speedrunner.results.means import AVERAGED
 from speedrunner.results.run_result import RunResult
 from speedrunner.store.files import StorageError, read_content, write_atomic
 from speedrunner.store.stored_run import PLAN, plan_digest
@@ -60,7 +59,7 @@ def write_plan(experiment: str, configs: Sequence[Config]) -> None:
         plans = _read(folder / PLAN)
         plan = plans.setdefault(experiment, _analysis(experiment))
         own = [each for each in configs if Path(each.run.dir).parent == folder]
-        runs = {(str(condition_name(each)), each.run.seed): None for each in own}
+        runs = {(str(identify_condition(each)), each.run.seed): None for each in own}
         if added := [each for each in runs if each not in _list_runs([plan])]:
             for name, seed in added:
                 plan.runs.setdefault(now, {}).setdefault(name, []).append(seed)
@@ -111,7 +110,7 @@ def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], pric
     by_file: dict[Path, dict[tuple[str, int], str]] = {}
     for run in runs:
         played = by_file.setdefault(Path(run.path).parent / PLAN, {})
-        played[str(run.condition_name), run.seed] = run.processes[0].plan if run.processes else ""
+        played[str(run.condition), run.seed] = run.processes[0].plan if run.processes else ""
     lines, without = [], []
     for file, played in by_file.items():
         try:

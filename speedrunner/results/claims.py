@@ -1,4 +1,13 @@
-"""Judge the paper's claims (`published`) by measured runs.
+"""The paper's claims (`claims.csv`), judged by measured runs.
+
+Each row of the file is a comparison of a claim: a measure of condition A (`ENV METHOD`, at the last
+checkpoint unless `first` or `second` follows; `METHOD@MODEL` for another model), its difference from
+condition B or its ratio to B, and the range in which the claim places it. Rows of one group must all be
+supported; a claim needs all of its groups, or `needed` of them. Rows after a claim's first have its name
+alone. Ranges are ours where the paper gives no number: "near-perfect" is above 95%, "ties" is within 5
+points, as are changes of scores in points, "about" is within 20% of the paper's value, "does not fall" is
+above 90%, "nearly two orders of magnitude" is above 30 times, and a truncated library "meaningfully exceeds"
+no library by more than one achievement.
 
 A comparison is supported if its whole interval is in the claimed range, contradicted if all of it is outside,
 and undecided otherwise. The interval is the smallest one that contains two: the bootstrap that resamples
@@ -11,16 +20,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import chain, groupby
+from math import inf
 from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
+import msgspec
 import numpy
 import pandas
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speedrunner.results.conditions import Condition, pool_wordings
+from speedrunner.config.condition import Choice, ModelVariant, Treatment
+from speedrunner.results.conditions import Condition, find_runs, played_models, pool_wordings
 from speedrunner.results.inference import (
     CONFIDENCE,
     RunKey,
@@ -31,8 +44,7 @@ from speedrunner.results.inference import (
     seed_values,
     ttest_seeds,
 )
-from speedrunner.results.paper import find_runs, played_models
-from speedrunner.results.published import Claim, published_values
+from speedrunner.results.paper import ENVS, TREATMENTS, list_published, read_table
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 
@@ -47,8 +59,111 @@ MEASURED = ("measured", "low", "high", "paper_p", "wordings", "seeds")
 
 Verdict = Literal["contradicted", "undecided", "supported"]
 
-Runs = Mapping[tuple[str, str], Mapping[RunKey, RunResult]]
-"""Finished runs of one model by environment and method, then by wording and seed."""
+Runs = Mapping["Side", Mapping[RunKey, RunResult]]
+"""The finished runs of each side, by wording and seed."""
+
+
+POINTS = {"first": 0, "second": 1, "": -1}
+"""Places of the checkpoints of a side."""
+
+
+class Side(NamedTuple):
+    """One side of a comparison in one environment.
+
+    Attributes:
+        model: another model than the comparison's; empty otherwise.
+        point: place of its checkpoint.
+    """
+
+    env: Choice
+    treatment: Treatment
+    model: str
+    point: int
+
+    def __str__(self) -> str:
+        return f"{self.treatment}{'@' * bool(self.model)}{self.model} on {self.env}"
+
+
+class Claim(Struct, frozen=True):
+    """A comparison of a claim. A claim's first comparison describes the claim as well.
+
+    Attributes:
+        experiment: the experiment with its runs.
+        paper: the paper's value, as printed; empty if it prints none.
+        needed: number of groups that must be supported; 0: all.
+        model: the model that the claim is about; empty: each played model.
+        a, b: the conditions. `scienceworld` is the mean of the comparison over both families.
+        low, high: the range; `None`: unbounded.
+    """
+
+    claim: str
+    place: str = ""
+    experiment: str = ""
+    paper: str = ""
+    needed: int = 0
+    text: str = ""
+    group: str = ""
+    model: str = ""
+    measure: str = ""
+    relation: Literal["value", "difference", "ratio"] = "value"
+    a: str = ""
+    b: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the ends of the range."""
+        return -inf if self.low is None else self.low, inf if self.high is None else self.high
+
+    def contains(self, value: float | None) -> bool:
+        """Return whether a value is known and within the range."""
+        return value is not None and self.ends[0] < value < self.ends[1]
+
+    @property
+    def is_usd(self) -> bool:
+        """Return whether it compares costs."""
+        return "usd" in self.measure
+
+    def statistic(self, means: numpy.ndarray) -> numpy.ndarray:
+        """Return the compared value from the means of A and B in each environment, of shape (columns, n)."""
+        count = 2 if self.b else 1
+        own, other = means[::count], means[count - 1 :: count]
+        if self.relation != "value":
+            own = own - other if self.relation == "difference" else own / other
+        averaged: numpy.ndarray = own.mean(axis=0)
+        return averaged
+
+    @property
+    def pairs(self) -> list[tuple[Side, ...]]:
+        """Return A, and B if there is one, in each environment."""
+        return [*zip(*(_read_side(text) for text in (self.a, self.b) if text), strict=True)]
+
+    @property
+    def counted_as(self) -> str:
+        """Return what it is called in counts: a comparison of USD by both cache rules is one comparison."""
+        return self.comparison.replace("_cold", "", 1)
+
+    @property
+    def range(self) -> str:
+        """Return the range in words."""
+        if self.low is not None and self.high is not None:
+            return f"between {self.low:.3g} and {self.high:.3g}"
+        return f"above {self.low:.3g}" if self.low is not None else f"below {self.high:.3g}"
+
+    @property
+    def comparison(self) -> str:
+        """Return the comparison in words."""
+        words = {"value": "", "difference": f" minus {self.b}", "ratio": f" divided by {self.b}"}
+        model = f" with {self.model}" if self.model else ""
+        return f"{self.measure} of {self.a}{words[self.relation]}{model} is {self.range}"
+
+
+def _read_side(text: str) -> list[Side]:
+    """Return a side of `claims.csv` in each environment over which the paper averages."""
+    env, name, *at = text.split()
+    method, _, model = name.partition("@")
+    return [Side(each, TREATMENTS[method], model, POINTS["".join(at)]) for each in ENVS[env]]
 
 
 class JudgedRow(Struct, frozen=True):
@@ -119,14 +234,46 @@ class JudgedClaim(Struct, frozen=True):
         return f"{count - len(outside)} of {count}"
 
 
+@cache
+def list_claims() -> list[list[Claim]]:
+    """Return the comparisons of each claim, in the order of the paper's sections. One of USD is followed by
+    the same by the cache rule `cold`."""
+    rows = []
+    for row in msgspec.convert(read_table("claims.csv"), list[Claim], strict=False):
+        cold = replace(row, measure=f"{row.measure}_cold", text="", needed=0)
+        rows += [row, cold] if row.is_usd else [row]
+    return [list(own) for _, own in groupby(rows, key=lambda row: row.claim)]
+
+
+def published_values(row: Claim) -> str:
+    """Return what the paper's tables print for both sides of a comparison at the last checkpoint, with
+    deviations: `8.7 ± 2.1 and 1.7 ± 0.6`; empty unless all is printed."""
+    measure = {"combat": "combat_percent"}.get(row.measure, row.measure)
+    texts = []
+    for side in filter(None, (row.a, row.b)):
+        of_side = [
+            number
+            for number in list_published()
+            if (f"{number.env} {number.method}", number.quantity) == (side, measure)
+            and number.value is not None
+        ]
+        if not of_side:
+            return ""
+        printed = of_side[0]
+        texts.append(f"{printed.value:g}" + (f" ± {printed.sd:g}" if printed.sd is not None else ""))
+    return " and ".join(texts)
+
+
 def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition]) -> list[JudgedClaim]:
     """Judge each claim for each played model; a claim about certain models once."""
     judged, conditions = [], pool_wordings(conditions)
     for rows in claims:
-        named = ", ".join(dict.fromkeys(row.model for row in rows if row.model))
-        for model in [named] if named else played_models(conditions):
-            found = [judge_row(row, row.model or model, conditions) for row in rows]
-            judged.append(JudgedClaim(model, _find_deciding(found, rows[0].needed), found))
+        named = dict.fromkeys(row.model for row in rows if row.model)
+        for model in [ModelVariant(", ".join(named))] if named else played_models(conditions):
+            found = [
+                judge_row(row, ModelVariant(row.model) if row.model else model, conditions) for row in rows
+            ]
+            judged.append(JudgedClaim(str(model), _find_deciding(found, rows[0].needed), found))
     return judged
 
 
@@ -136,32 +283,31 @@ def _find_deciding(rows: Sequence[JudgedRow], needed: int) -> JudgedRow:
     def rank(row: JudgedRow) -> tuple[int, bool]:
         return get_args(Verdict).index(row.verdict), row.measured is None
 
-    groups = groupby(rows, key=lambda each: each.row.group)
-    worst = sorted((min(own, key=rank) for _, own in groups), key=rank)
-    verdict = worst[-needed].verdict  # so many groups have it or a better one; -0 is the worst of all
-    return next(each for each in worst if each.verdict == verdict)
+    groups = [list(own) for _, own in groupby(rows, key=lambda row: row.row.group)]
+    worst_first = sorted((min(group, key=rank) for group in groups), key=rank)
+    allowed_to_fail = len(groups) - (needed or len(groups))
+    verdict = worst_first[allowed_to_fail].verdict
+    return next(row for row in worst_first if row.verdict == verdict)
 
 
-def find_finished(row: Claim, model: str, conditions: Sequence[Condition]) -> Runs:
-    """Return the runs of a comparison's conditions that have finished all of their checkpoints, and as many
-    as it needs."""
-    sides, found = [*chain(*row.pairs)], {}
-    for env, method, _ in sides:
-        least = 1 + max(0, *(at for *side, at in sides if side == [env, method]))
-        name, _, other = method.partition("@")
-        runs = find_runs(conditions, env, name, other or model).items()
-        found[env, method] = {
-            key: run for key, run in runs if len(run.points) >= least and not run.unfinished
-        }
+def find_finished(row: Claim, model: ModelVariant, conditions: Sequence[Condition]) -> Runs:
+    """Return the runs of a comparison's sides that have finished all of their checkpoints, and as many as it
+    needs."""
+    found = {}
+    for side in chain(*row.pairs):
+        played = ModelVariant(side.model) if side.model else model
+        runs = find_runs(conditions, side.env, side.treatment, played).items()
+        least = 1 + max(0, side.point)
+        found[side] = {key: run for key, run in runs if len(run.points) >= least and not run.unfinished}
     return found
 
 
-def judge_row(row: Claim, model: str, conditions: Sequence[Condition]) -> JudgedRow:
+def judge_row(row: Claim, model: ModelVariant, conditions: Sequence[Condition]) -> JudgedRow:
     """Judge a comparison by the finished runs of its conditions."""
     finished = find_finished(row, model, conditions)
     samples = collect_samples(row, finished)
-    found = JudgedRow(row, model, any(finished.values()), *count_levels(samples))
-    if lacking := [f"{method} on {env}" for (env, method), own in finished.items() if not own]:
+    found = JudgedRow(row, str(model), any(finished.values()), *count_levels(samples))
+    if lacking := dict.fromkeys(str(side) for side, runs in finished.items() if not runs):
         return replace(found, reason=f"no finished run of {', '.join(lacking)}")
     if not samples:
         return replace(found, reason="no seed has all values: no common seed, no prices, or no requests")
@@ -212,13 +358,19 @@ def judge_samples(found: JudgedRow, samples: Mapping[RunKey, Sequence[numpy.ndar
     return replace(found, reason=f"the interval is not wholly inside or outside the range ({row.range})")
 
 
-def collect_samples(row: Claim, finished: Runs) -> dict[RunKey, list[numpy.ndarray]]:
-    """Return the values by wording and seed, as `judge_samples` expects them."""
+def collect_samples(
+    row: Claim, finished: Runs, point: int | None = None
+) -> dict[RunKey, list[numpy.ndarray]]:
+    """Return the values by wording and seed, as `judge_samples` expects them.
+
+    Args:
+        point: place of the checkpoint; `None`: that of each side.
+    """
     samples = {}
     for key in sorted(set.intersection(*map(set, finished.values()))):
         arrays = []
         for pair in row.pairs:
-            runs = [(finished[env, method][key], at) for env, method, at in pair]
+            runs = [(finished[side][key], side.point if point is None else point) for side in pair]
             columns = [run.values(run.points[at], row.measure) for run, at in runs]
             arrays.append(pandas.concat(columns, axis=1, join="inner").to_numpy())
         if all(map(len, arrays)):

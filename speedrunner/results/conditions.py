@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, Literal
 
-import msgspec
 import pandas
+from msgspec.structs import replace
 
-from speedrunner.config.names import ConditionName
-from speedrunner.config.schema import changes_results, to_mapping
+from speedrunner.config.condition import COLUMNS, Choice, ConditionId, ModelVariant, Start, Treatment
+from speedrunner.config.schema import ModelOptions, changes_results, to_mapping
 from speedrunner.plain.plain_records import flat
 from speedrunner.results.inference import Estimate, RunKey, bootstrap_seeds, estimate_score
 from speedrunner.results.means import Spread, spread
@@ -22,60 +21,62 @@ NAMED = (
     *("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching", "model.context"),
     *("model.actor.thinking_tokens", "model.inducer.thinking_tokens"),
 )
-"""Keys that `ConditionName` names."""
+"""Keys that `ConditionId` has."""
 
 OWN = (
     *("run.seed", "run.start_from", "run.carry_history"),
     *("run.wording", "library.visible_last", "library.hide"),
 )
-"""Keys in which runs of a condition differ, or which `ConditionName` names."""
+"""Keys in which runs of a condition differ, or which `ConditionId` has."""
 
 LENGTH = ("run.rollouts", "run.eval_every")
 """Keys that do not distinguish conditions: values at a common checkpoint do not depend on them."""
 
-FAMILIES = ("scienceworld-family3", "scienceworld-family4")
+BABYAI, CRAFTER = Choice("babyai"), Choice("crafter")
+FAMILIES = THIRD, FOURTH = tuple(Choice("scienceworld", {"family": family}) for family in (3, 4))
 """The environments whose mean the paper reports as ScienceWorld."""
 
-ZOMBIES = {"0x": "crafter-zombie_frequency0", "1x": "crafter", "2x": "crafter-zombie_frequency2"}
+ZOMBIES = {
+    "0x": Choice("crafter", {"zombie_frequency": 0}),
+    "1x": CRAFTER,
+    "2x": Choice("crafter", {"zombie_frequency": 2}),
+}
 """The environments with no, usual and twice as many zombies."""
 
-OURS, REACT = "speedrunner", "react"
-OFF, ASI_STYLE, ALL_PUBLIC = ABLATIONS = (
-    f"{OURS}-no-interpreter",
-    f"{OURS}-prompt_asi_style",
-    f"{OURS}-visibility_all_public",
+METHODS = REACT, OPO, ASI, VOYAGER, ASI_REPLAY, OURS = tuple(
+    Treatment(Choice(name)) for name in ("react", "opo", "asi", "voyager", "asi_replay", "speedrunner")
 )
-"""SpeedRunner without one of its parts, by `ConditionName.method`."""
+ABLATIONS = OFF, ASI_STYLE, ALL_PUBLIC = tuple(
+    Treatment(Choice(OURS.method.name, {option: value}))
+    for option, value in (("interpreter", False), ("prompt", "asi_style"), ("visibility", "all_public"))
+)
+"""SpeedRunner without one of its parts."""
 
 TOO_MANY = 0.02
 """Share of test episodes that a limit of the machinery may end before a table flags the value."""
 
-KEYS = ("env", "method", "model")
-
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """The runs of one environment, method and model; or a single run that is compared.
+    """The runs of one condition.
 
     Attributes:
-        condition_name: `method` also names other differences from runs of the same environment and model.
+        identity: what they have in common; a letter names other settings than those of comparable runs.
         runs: by wording and seed, ascending; all have one wording, unless `pool_wordings` joined several.
-        title: its name for people.
     """
 
-    condition_name: ConditionName
+    identity: ConditionId
     runs: dict[RunKey, RunResult]
-    title: str
 
     @property
     def names(self) -> tuple[str, str, str]:
         """Return environment, method and model."""
-        return self.condition_name.env, self.condition_name.method, self.condition_name.model
+        return self.identity.names
 
     @property
-    def variant(self) -> str:
-        """Return the differences that `condition_name.method` names in addition to the method."""
-        return self.condition_name.method.removeprefix(self.first.condition_name.method)
+    def title(self) -> str:
+        """Return method and model."""
+        return ", ".join(self.names[1:])
 
     @property
     def first(self) -> RunResult:
@@ -106,19 +107,26 @@ class Condition:
         return estimate_score(values) if column == "score" else bootstrap_seeds(values)
 
 
-def has_cache(condition: Condition) -> bool:
-    """Return whether the server had a prefix cache, which is the default."""
-    return condition.first.config.model.prefix_caching is not False
+def continue_in(env: Choice, treatment: Treatment) -> Treatment:
+    """Return the treatment that starts with the policy which another one has learned in an environment."""
+    previous = None if treatment == Treatment(treatment.method) else treatment
+    return Treatment(treatment.method, start=Start(env, previous))
 
 
-def after_third(method: str) -> str:
-    """Return the name of a method that was trained on ScienceWorld 3, then 4."""
-    return f"{method}-from_{FAMILIES[0]}"
+def played_models(conditions: Sequence[Condition]) -> dict[ModelVariant, ModelOptions]:
+    """Return the played models with their options, without those on servers without prefix cache."""
+    models = {each.identity.model: each.first.config.model for each in conditions}
+    return {model: options for model, options in models.items() if model.has_cache}
 
 
-def returned_to_third(method: str) -> str:
-    """Return the name of that policy's evaluation on ScienceWorld 3."""
-    return f"{method}-from_{FAMILIES[1]}-{after_third(method)}"
+def find_runs(
+    conditions: Sequence[Condition], env: Choice, treatment: Treatment, model: ModelVariant
+) -> Mapping[RunKey, RunResult]:
+    """Return the runs of a condition; if several differ in other settings, those with the most rollouts."""
+    wanted = ConditionId(env, treatment, model)
+    fitting = [each for each in conditions if each.first.condition == wanted]
+    farthest = max(fitting, key=lambda each: (max(each.points, default=-1), len(each.runs)), default=None)
+    return {} if farthest is None else farthest.runs
 
 
 def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
@@ -130,28 +138,25 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         run that is left out because another one has the same condition and seed (the one with more finished
         checkpoints is used).
     """
-    settings = {id(run): _list_settings(run) for run in runs}
-    groups: dict[ConditionName, dict[RunKey, RunResult]] = {}
+    described = [(run, _list_settings(run)) for run in runs]
+    comparable: dict[tuple[Choice, ModelVariant], list[dict[str, Any]]] = {}
+    for run, settings in described:
+        comparable.setdefault((run.condition.env, run.condition.model), []).append(settings)
+    groups: dict[ConditionId, dict[RunKey, RunResult]] = {}
     notes = []
     letters: dict[tuple[str, str], dict[str, str]] = {}
-    for run in sorted(runs, key=lambda run: -len(run.points)):
-        comparable = [
-            settings[id(other)]
-            for other in runs
-            if (other.condition_name.env, other.condition_name.model)
-            == (run.condition_name.env, run.condition_name.model)
-        ]
+    for run, settings in sorted(described, key=lambda run_settings: -len(run_settings[0].points)):
+        identity = run.condition
         differing = ", ".join(
             f"{key}={'default' if value is None else value}"
-            for key, value in settings[id(run)].items()
-            if any(other.get(key, value) != value for other in comparable)
+            for key, value in settings.items()
+            if any(other.get(key, value) != value for other in comparable[identity.env, identity.model])
         )
-        method = run.condition_name.method
         if differing:
-            known = letters.setdefault((run.condition_name.env, run.condition_name.model), {})
-            number = len(known)
-            method += f" {known.setdefault(differing, ascii_uppercase[number:][:1] or str(number + 1))}"
-        seeds = groups.setdefault(msgspec.structs.replace(run.condition_name, method=method), {})
+            known = letters.setdefault((str(identity.env), str(identity.model)), {})
+            letter = known.setdefault(differing, ascii_uppercase[len(known) :][:1] or str(len(known) + 1))
+            identity = replace(identity, treatment=replace(identity.treatment, letter=letter))
+        seeds = groups.setdefault(identity, {})
         if run.key in seeds:
             notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.key].path}")
         else:
@@ -160,22 +165,20 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         f"{env}, {model}: " + "; ".join(f"{letter} has {differing}" for differing, letter in known.items())
         for (env, model), known in sorted(letters.items())
     ]
-    return [
-        Condition(name, dict(sorted(seeds.items())), f"{name.method}, {name.model}")
-        for name, seeds in sorted(groups.items())
-    ], notes
+    conditions = [Condition(identity, dict(sorted(seeds.items()))) for identity, seeds in groups.items()]
+    return sorted(conditions, key=lambda condition: condition.names), notes
 
 
 def pool_wordings(conditions: Sequence[Condition]) -> list[Condition]:
     """Return the conditions; those of other wordings are joined to that of the usual one, if there is one."""
-    pooled: dict[ConditionName, Condition] = {}
-    for each in conditions:  # sorted: the usual wording first
-        method = re.sub(r"-wording\d", "", each.condition_name.method)
-        name = msgspec.structs.replace(each.condition_name, method=method)
-        base = pooled.get(name)
-        pooled[name if base else each.condition_name] = (
-            replace(base, runs=base.runs | each.runs) if base else each
-        )
+    pooled: dict[ConditionId, Condition] = {}
+    for condition in conditions:  # sorted: the usual wording first
+        identity = condition.identity
+        usual = replace(identity, treatment=replace(identity.treatment, wording=0))
+        if base := pooled.get(usual):
+            pooled[usual] = Condition(usual, base.runs | condition.runs)
+        else:
+            pooled[identity] = condition
     return list(pooled.values())
 
 
@@ -193,17 +196,16 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
             frame: pandas.DataFrame = getattr(run, name)
             if name == "checkpoints":
                 frame = frame.reset_index()
-            keys = dict(zip(KEYS, condition.names, strict=True))
-            found.append(frame.assign(**keys, seed=run.seed, run=run.path))
+            found.append(frame.assign(**condition.identity.by_column, seed=run.seed, run=run.path))
     if not found:
-        return pandas.DataFrame(columns=[*KEYS, "seed", "run"])
+        return pandas.DataFrame(columns=[*COLUMNS, "seed", "run"])
     whole = pandas.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
-    front = [*KEYS, "seed", "run"]
+    front = [*COLUMNS, "seed", "run"]
     return whole[[*front, *(column for column in whole.columns if column not in front)]]
 
 
 def _list_settings(run: RunResult) -> dict[str, Any]:
-    """Return the values of a configuration that change results and that `ConditionName` does not name."""
+    """Return the values of a configuration that change results and that `ConditionId` does not have."""
     evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
     return {
         key: value
@@ -216,25 +218,21 @@ def _list_settings(run: RunResult) -> dict[str, Any]:
     }
 
 
-PLACES: dict[str, tuple[str, ...]] = {
-    "Crafter": ("crafter",),
-    "ScienceWorld": FAMILIES,
-    "BabyAI": ("babyai",),
-}
+PLACES = {"Crafter": (CRAFTER,), "ScienceWorld": FAMILIES, "BabyAI": (BABYAI,)}
 """The paper's columns, and the environments that each averages."""
 
 
-def places(conditions: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
+def places(conditions: Sequence[Condition]) -> dict[str, tuple[Choice, ...]]:
     """Return the paper's columns that were played, then other environments. A column appears if any of its
     environments was played, and averages those."""
-    played = {condition.condition_name.env for condition in conditions}
-    found: dict[str, tuple[str, ...]] = {}
+    played = {condition.identity.env for condition in conditions}
+    found: dict[str, tuple[Choice, ...]] = {}
     for title, envs in PLACES.items():
         own = tuple(env for env in envs if env in played)
         if own:
-            found[title if own == envs else own[0]] = own
+            found[title if own == envs else str(own[0])] = own
     known = {env for envs in PLACES.values() for env in envs}
-    return found | {env: (env,) for env in sorted(played - known)}
+    return found | {str(env): (env,) for env in sorted(played - known, key=str)}
 
 
 def frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -1,6 +1,8 @@
 """A run's ledger with the cost of each request, added up by role and episode.
 
-Every displayed sum of tokens and money comes from here. Each row is priced with the prices of its model.
+Every displayed sum of tokens, money and engine time comes from here. Each row is priced with the prices of
+its model. A process uses an engine from the readiness request that it sends first to its last answer. The
+engine's start and stop are in no ledger and are not included.
 """
 
 from __future__ import annotations
@@ -8,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from math import inf
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import astuple
 
-from serving.meter import LedgerRow
+from serving.meter import READINESS, LedgerRow
+from serving.model_config import ModelConfig
 from serving.usage import Prices, Sums, Usage
-from speedrunner.results.engine_time import engine_seconds
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.records import Labels
 from speedrunner.store.run_data import RunData
@@ -52,10 +57,11 @@ class Classes(Sums, frozen=True):
         """Return the tokens of a usage, by class."""
         return cls(usage.cached, usage.uncached, usage.reasoning, usage.action)
 
-    def times(self, prices: Prices) -> Classes:
-        """Return their cost in USD (paper, Appendix A.3: output is reasoning and action)."""
-        lists = (prices.cached, prices.uncached, prices.output, prices.output)
-        return Classes(*(tokens * price / 1e6 for tokens, price in zip(astuple(self), lists, strict=True)))
+    @classmethod
+    def cost(cls, usage: Usage, prices: Prices) -> Classes:
+        """Return the USD of a usage, by class."""
+        output = Usage(completion=usage.reasoning), Usage(completion=usage.action)
+        return cls(*map(prices.cost, (Usage(usage.cached, usage.cached), Usage(usage.uncached), *output)))
 
     @property
     def total(self) -> float:
@@ -196,9 +202,9 @@ def token_line(rows: Iterable[LedgerRow]) -> Spend:
 def _line(priced: Sequence[Priced], prices: Prices | None) -> Spend:
     """Add up the rows of one model. If they have a price, either all or none of them were wasted."""
     rows = [row for row, _ in priced]
-    tokens = _tokens(row.usage for row in rows)
-    wasted = _tokens(row.usage for row in rows if row.wasted)
-    by_class = None if prices is None else _tokens(usage for _, usage in priced).times(prices)
+    tokens = Classes.of(_sum_usages(row.usage for row in rows))
+    wasted = Classes.of(_sum_usages(row.usage for row in rows if row.wasted))
+    by_class = None if prices is None else Classes.cost(_sum_usages(usage for _, usage in priced), prices)
     usd = by_class.total if by_class else None
     known = [row for row in rows if row.cacheable is not None]
     answers = [row for row in rows if row.usage is not None and not row.wasted]
@@ -217,11 +223,52 @@ def _line(priced: Sequence[Priced], prices: Prices | None) -> Spend:
     )
 
 
-def _tokens(usages: Iterable[Usage | None]) -> Classes:
+def _sum_usages(usages: Iterable[Usage | None]) -> Usage:
     known = (astuple(usage) for usage in usages if usage is not None)
-    return Classes.of(Usage(*map(sum, zip(*known, strict=True))))
+    return Usage(*map(sum, zip(*known, strict=True)))
 
 
 def _sum(one: Any, other: Any) -> Any:
     """Return the sum, where `None` adds nothing."""
     return other if one is None else one if other is None else one + other
+
+
+def engine_seconds(runs: Iterable[Sequence[LedgerRow]]) -> float | None:
+    """Return the seconds in which at least one of the runs, given by their ledgers, used an engine; the sum
+    over engines, each of which a model identifies.
+
+    `None` if no process found an engine ready, as with hosted models.
+    """
+    spans: dict[str, list[tuple[float, float]]] = {}
+    model = attrgetter("model")
+    for rows in runs:
+        for name, own in groupby(sorted(rows, key=model), key=model):
+            for process in _split_by_process(own):
+                begins = min(row.time - row.seconds for row in process)
+                spans.setdefault(name, []).append((begins, max(row.time for row in process)))
+    if not spans:
+        return None
+    total = 0.0
+    for used in spans.values():
+        until = -inf
+        for begin, end in sorted(used):
+            total += max(0.0, end - max(begin, until))
+            until = max(until, end)
+    return total
+
+
+def gpu_hours(model_config: ModelConfig, seconds: float | None) -> float | None:
+    """Return the GPU-hours of an engine's seconds; `None` if they are unknown."""
+    gpus = model_config.gpus * model_config.replicas
+    return None if seconds is None else seconds * gpus / 3600
+
+
+def _split_by_process(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
+    """Return the rows of one run and one engine, one list for each process that found the engine ready."""
+    found: list[list[LedgerRow]] = []
+    for row in rows:
+        if row.retry == 0 and row.labels.get("role") == READINESS:
+            found.append([])
+        if found:
+            found[-1].append(row)
+    return found

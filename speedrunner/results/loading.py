@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.results.frames import frame_episodes, frame_requests, frame_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 TableName = Literal["episodes", "sleeps", "requests"]
 """The tables of a run."""
+
+NAMES = ("run", "env", "method", "model_config", "seed")
+"""The first columns of joint tables."""
 
 
 class Run(RunData):
@@ -74,13 +77,15 @@ class Runs:
         frames = []
         for run in self.runs:
             config = run.settings
-            own = condition_name(config)
-            texts = {"run": str(run.path), "env": own.env, "method": own.method, "model_config": own.model}
-            named: dict[str, str | int] = {**texts, "seed": config.run.seed}
-            found = run.frame(table, prices)
-            for place, (name, value) in enumerate(named.items()):
-                found.insert(place, name, value)
-            frames.append(found)
+            frame = run.frame(table, prices)
+            values: tuple[str | int, ...] = (
+                str(run.path),
+                *identify_condition(config).names,
+                config.run.seed,
+            )
+            for place, (name, value) in enumerate(zip(NAMES, values, strict=True)):
+                frame.insert(place, name, value)
+            frames.append(frame)
         return pandas.concat(frames, ignore_index=True)
 
 

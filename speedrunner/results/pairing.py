@@ -10,6 +10,7 @@ import msgspec
 import pandas
 
 from envs import Task
+from speedrunner.config.condition import Choice, ModelVariant
 from speedrunner.config.schema import differences
 from speedrunner.plain.plain_records import shown_differences
 from speedrunner.results.conditions import FAMILIES, OURS, Condition, pool_wordings
@@ -25,7 +26,7 @@ from speedrunner.results.inference import (
     paper_ttest,
     ttest_seeds,
 )
-from speedrunner.results.measures import MEASURES, TESTED
+from speedrunner.results.means import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption, list_rows
 from speedrunner.store.process_notes import ACCEPTABLE, changes, process_lines
@@ -146,13 +147,13 @@ def note_limits(conditions: Sequence[Condition]) -> list[str]:
     firsts: dict[str, Condition] = {}
     lines = []
     for each in conditions:
-        first = firsts.setdefault(each.condition_name.env, each)
+        first = firsts.setdefault(each.names[0], each)
         configs = first.first.config, each.first.config
         chosen = [(config.run.max_actions, config.model.actor.get("max_calls")) for config in configs]
-        if each.condition_name.model == first.condition_name.model and chosen[0] != chosen[1]:
+        if each.identity.model == first.identity.model and chosen[0] != chosen[1]:
             continue
         if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
-            lines.append(f"{each.condition_name.env}: limits of {first.title} and {each.title}: {unlike}")
+            lines.append(f"{each.names[0]}: limits of {first.title} and {each.title}: {unlike}")
     return lines
 
 
@@ -268,14 +269,14 @@ def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
 def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, ...], Differences]]:
     """Yield the identifying columns of each comparison with its differences a minus b; pooled ones follow
     their families. A comparison is at the last checkpoint that a seed of both methods has finished."""
-    found: dict[tuple[str, str, str, str], dict[str, tuple[int, Differences]]] = {}
+    found: dict[tuple[str, str, str, str], dict[Choice, tuple[int, Differences]]] = {}
     for a, b in _pair_methods(conditions):
         pairs = [(key, b.runs[key], run) for key, run in a.runs.items() if key in b.runs]
         common = {key: {*one.points}.intersection(other.points) for key, one, other in pairs}
         if not any(common.values()):
             continue
         last = max(point for points in common.values() for point in points)
-        model, methods = a.condition_name.model, (a.condition_name.method, b.condition_name.method)
+        (env, method, model), other = a.names, b.names[1]
         for metric in TESTED:
             differences = {
                 key: subtract_values(one, other, last, metric)
@@ -283,8 +284,8 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, 
                 if last in common[key]
             }
             differences = keep_crossing({key: own for key, own in differences.items() if own})
-            yield (a.condition_name.env, model, metric, *methods, last), differences
-            found.setdefault((model, metric, *methods), {})[a.condition_name.env] = last, differences
+            yield (env, model, metric, method, other, last), differences
+            found.setdefault((model, metric, method, other), {})[a.identity.env] = last, differences
     for names, by_env in found.items():
         if all(family in by_env for family in FAMILIES):
             points, parts = zip(*(by_env[family] for family in FAMILIES), strict=True)
@@ -301,14 +302,15 @@ def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, 
     """Yield the pairs to compare in each environment with each model: SpeedRunner with each other method, as
     in the paper, or all pairs without it. Evaluations of a stored library, all at checkpoint 0, are not
     compared with runs that train."""
-    groups: dict[tuple[str, str], list[Condition]] = {}
-    for each in conditions:
-        groups.setdefault((each.condition_name.env, each.condition_name.model), []).append(each)
-    for own in groups.values():
-        ours = [each for each in own if each.first.condition_name.method == OURS]
-        rest = [each for each in own if each not in ours]
+    groups: dict[tuple[Choice, ModelVariant], list[Condition]] = {}
+    for condition in conditions:
+        groups.setdefault((condition.identity.env, condition.identity.model), []).append(condition)
+    for group in groups.values():
+        ours = [condition for condition in group if condition.first.condition.treatment == OURS]
+        rest = [condition for condition in group if condition not in ours]
         for a, b in product(ours, rest) if ours else combinations(rest, 2):
-            if ("" in (a.variant, b.variant) or a.variant == b.variant) and _trains(a) == _trains(b):
+            letters = {a.identity.treatment.letter, b.identity.treatment.letter}
+            if ("" in letters or len(letters) == 1) and _trains(a) == _trains(b):
                 yield a, b
 
 

@@ -1,27 +1,100 @@
-"""The numbers of the paper's tables (`published`) compared with measured ones.
+"""The numbers of the paper's tables (`paper.csv`) compared with measured ones.
 
 The paper's single ScienceWorld column is the mean over its two families, of means and of deviations.
 """
 
 from __future__ import annotations
 
+import csv
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
+from speedrunner.config.condition import Choice, ModelVariant, Treatment
 from speedrunner.config.schema import ModelOptions
-from speedrunner.results.conditions import TOO_MANY, Condition, has_cache
+from speedrunner.results.conditions import (
+    ABLATIONS,
+    ASI,
+    BABYAI,
+    CRAFTER,
+    FAMILIES,
+    FOURTH,
+    METHODS,
+    OPO,
+    OURS,
+    THIRD,
+    TOO_MANY,
+    VOYAGER,
+    ZOMBIES,
+    Condition,
+    continue_in,
+    find_runs,
+    played_models,
+)
 from speedrunner.results.inference import RunKey
-from speedrunner.results.means import Spread, average, mean_sd, spread
-from speedrunner.results.measures import CUT
-from speedrunner.results.published import WITH, WITHOUT, Published, list_envs
+from speedrunner.results.means import CUT, Spread, average, mean_sd, spread
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 
 SEEDS = 3
 """Seeds of the paper's experiments."""
+
+WITHOUT, WITH = "score_without_library", "score_with_whole_library"
+"""Scores before training and at the last checkpoint, of the seeds with a truncated library."""
+
+ENVS = {str(env): (env,) for env in (BABYAI, *ZOMBIES.values(), *FAMILIES)} | {"scienceworld": FAMILIES}
+"""The environments that the paper's files name; it averages ScienceWorld over both families."""
+
+CONTINUED = [continue_in(THIRD, method) for method in (OPO, ASI, OURS)]
+TREATMENTS = {
+    str(treatment): treatment
+    for treatment in (
+        *(*METHODS, *ABLATIONS, *CONTINUED),
+        *(continue_in(FOURTH, treatment) for treatment in CONTINUED),
+        *(replace(continue_in(CRAFTER, VOYAGER), visible_last=last) for last in (50, 100, 200, 400, 800)),
+    )
+}
+"""The treatments that the paper's files name."""
+
+
+class Published(msgspec.Struct, frozen=True):
+    """One number of the paper.
+
+    Attributes:
+        table: the label of its table or figure.
+        place: the section.
+        experiment: the experiment that measures the number here.
+        quantity: a column of `RunResult.checkpoints`, `combat_percent`, `WITHOUT` or `WITH`.
+        env, method: keys of `ENVS` and `TREATMENTS`.
+        value: `None` if the paper shows it only in a figure.
+    """
+
+    table: str
+    place: str
+    experiment: str
+    env: str
+    method: str
+    model: str
+    quantity: str
+    value: float | None = None
+    sd: float | None = None
+
+
+def read_table(name: str) -> list[dict[str, str]]:
+    """Return the rows of a file without empty cells."""
+    with Path(__file__).with_name(name).open(newline="", encoding="utf-8") as file:
+        return [{column: text for column, text in row.items() if text} for row in csv.DictReader(file)]
+
+
+@cache
+def list_published() -> list[Published]:
+    """Return the paper's numbers, in the order of its tables."""
+    return msgspec.convert(read_table("paper.csv"), list[Published], strict=False)
 
 
 class PaperComparison(msgspec.Struct, frozen=True):
@@ -51,15 +124,10 @@ def compare_with_paper(
     """
     models = played_models(conditions)
     return [
-        _compare_number(number, model, sweep_command(number.experiment, config, options), conditions)
+        _compare_number(number, model, sweep_command(number.experiment, chosen, options), conditions)
         for number in numbers
-        for model, config in models.items()
+        for model, chosen in models.items()
     ]
-
-
-def played_models(conditions: Sequence[Condition]) -> dict[str, ModelOptions]:
-    """Return the models by their names in conditions, without those on servers without prefix cache."""
-    return {each.condition_name.model: each.first.config.model for each in conditions if has_cache(each)}
 
 
 def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
@@ -72,21 +140,21 @@ def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
 
 
 def _compare_number(
-    number: Published, model: str, command: str, conditions: Sequence[Condition]
+    number: Published, model: ModelVariant, command: str, conditions: Sequence[Condition]
 ) -> PaperComparison:
-    asked: dict[tuple[str, str], Mapping[RunKey, RunResult]] = {}
-    parts = []
-    for env in list_envs(number.env):
-        runs = asked[env, number.method] = find_runs(conditions, env, number.method, model)
+    asked: dict[tuple[Choice, Treatment], Mapping[RunKey, RunResult]] = {}
+    parts, treatment = [], TREATMENTS[number.method]
+    for env in ENVS[number.env]:
+        runs = asked[env, treatment] = find_runs(conditions, env, treatment, model)
         parts.append(_quantity(number.quantity, runs.values()))
     known = [part for part in parts if part is not None]
-    runs_behind = [run for each in asked.values() for run in each.values()]
+    runs_behind = [run for runs in asked.values() for run in runs.values()]
     last = [run.checkpoints.iloc[-1] for run in runs_behind if run.points]
     cut = max((float(row[[*CUT]].sum()) for row in last), default=0.0)
     gaps = list_gaps(asked)
     return PaperComparison(
         paper=number,
-        model=model,
+        model=str(model),
         ours=average(known) if len(known) == len(parts) else None,
         flag=f"{cut:.1%} ended by a limit" if cut > TOO_MANY else "",
         missing=f"{'; '.join(gaps)}: {command}" if gaps else "",
@@ -106,25 +174,11 @@ def _quantity(name: str, runs: Iterable[RunResult]) -> Spread | None:
     return spread(None if value is None else factor * value for value in values)
 
 
-def find_runs(
-    conditions: Sequence[Condition], env: str, method: str, model: str
-) -> Mapping[RunKey, RunResult]:
-    """Return the runs of a condition; if several differ in more than seeds, those with the most rollouts."""
-    fitting = [
-        each
-        for each in conditions
-        if (each.condition_name.env, each.condition_name.model, each.first.condition_name.method)
-        == (env, model, method)
-    ]
-    farthest = max(fitting, key=lambda each: (max(each.points, default=-1), len(each.runs)), default=None)
-    return {} if farthest is None else farthest.runs
-
-
-def list_gaps(asked: Mapping[tuple[str, str], Mapping[RunKey, RunResult]]) -> list[str]:
-    """Return the missing and unfinished runs, by environment and method, as text."""
+def list_gaps(asked: Mapping[tuple[Choice, Treatment], Mapping[RunKey, RunResult]]) -> list[str]:
+    """Return the missing and unfinished runs of conditions as text."""
     gaps = []
-    for (env, method), runs in asked.items():
-        name = f"{method} on {env}"
+    for (env, treatment), runs in asked.items():
+        name = f"{treatment} on {env}"
         open_ = [str(run.seed) for run in runs.values() if run.unfinished]
         if not runs:
             gaps.append(f"no run of {name}")

@@ -14,16 +14,21 @@ from math import isfinite, isnan, nan, sqrt
 from pathlib import Path
 
 import numpy
-from msgspec.structs import replace
 from scipy.stats import nct, t  # type: ignore[import-untyped]
 
 from speedrunner.plain.console import align_columns, short_number
-from speedrunner.results.claims import EQUIVALENCE, Runs, collect_samples, find_finished, is_free
-from speedrunner.results.conditions import group_runs
+from speedrunner.results.claims import (
+    EQUIVALENCE,
+    Claim,
+    Runs,
+    collect_samples,
+    find_finished,
+    is_free,
+    list_claims,
+)
+from speedrunner.results.conditions import group_runs, played_models
 from speedrunner.results.inference import CONFIDENCE, RunKey, seed_values
-from speedrunner.results.paper import played_models
 from speedrunner.results.pricing import price_list
-from speedrunner.results.published import Claim, list_claims
 from speedrunner.results.run_result import RunResult, read_or_describe
 from speedrunner.results.writing import caption
 from speedrunner.store.discovery import runs_below
@@ -55,7 +60,7 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
     left = Counter[str]()
     for model in played_models(conditions):
         for claim in list_claims():
-            if any(row.model not in ("", model) for row in claim):
+            if any(row.model not in ("", str(model)) for row in claim):
                 continue  # about other models
             runs = [find_finished(row, model, conditions) for row in claim]
             power = 1 - (1 - POWER) / len({row.counted_as for row in claim})
@@ -80,7 +85,9 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
 
 def _hours_of_a_seed(runs: Sequence[Runs]) -> float | None:
     """Return the GPU-hours of one run of each condition; `None` if unknown."""
-    by_condition = {names: own.values() for each in runs for names, own in each.items()}
+    by_condition = {
+        side._replace(point=0): played.values() for finished in runs for side, played in finished.items()
+    }
     hours = [[run.gpu_hours for run in own if run.gpu_hours is not None] for own in by_condition.values()]
     return sum(sum(own) / len(own) for own in hours) if all(hours) else None
 
@@ -93,8 +100,7 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     effect, total, between, episode = split_variance(row, samples)
     if not isfinite(effect + total + episode):
         return None
-    a, b = (side and f"{' '.join(side.split()[:2])} first" for side in (row.a, row.b))
-    start = collect_samples(replace(row, a=a, b=b), runs)
+    start = collect_samples(row, runs, point=0)
     # Measures that need a library have no value at the first checkpoint: all their deviation is learned.
     before = split_variance(row, start) if len(start) > 1 else (nan, nan, 0.0, nan)
     played = [run for own in runs.values() for run in own.values()]

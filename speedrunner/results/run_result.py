@@ -10,16 +10,15 @@ from typing import Any
 import msgspec
 import pandas
 
-from speedrunner.config.names import ConditionName, condition_name
+from speedrunner.config.condition import ConditionId
+from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config
-from speedrunner.results.cache_rules import CacheRule
-from speedrunner.results.engine_time import gpu_hours
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.inference import RunKey
-from speedrunner.results.ledger import RunCosts, run_costs
+from speedrunner.results.ledger import RunCosts, gpu_hours, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import add_costs, average_tests
-from speedrunner.results.pricing import OWN, PriceBook, price_book
+from speedrunner.results.pricing import OWN, CacheRule, PriceBook, price_book
 from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
@@ -52,7 +51,7 @@ class RunResult:
 
     path: str
     config: Config
-    condition_name: ConditionName
+    condition: ConditionId
     book: PriceBook = field(default=PriceBook(OWN, {}))
     episodes: pandas.DataFrame
     checkpoints: pandas.DataFrame
@@ -148,7 +147,7 @@ def _make_result(
     return RunResult(
         path=str(run.path),
         config=run.settings,
-        condition_name=condition_name(run.settings),
+        condition=identify_condition(run.settings),
         episodes=episodes,
         checkpoints=whole,
         unfinished=sorted(set(run.checkpoints).difference(whole.index)),

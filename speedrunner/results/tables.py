@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import pandas
+from msgspec.structs import replace
 
-from speedrunner.results.conditions import KEYS, REACT, TOO_MANY, Condition, has_cache, stack_frames
-from speedrunner.results.means import CONDITION, average_seeds, mean_sd, spread
-from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TRAINING
+from speedrunner.config.condition import COLUMNS, ConditionId, Treatment
+from speedrunner.results.conditions import REACT, TOO_MANY, Condition, stack_frames
+from speedrunner.results.means import (
+    AVERAGED,
+    CONDITION,
+    COUNTS,
+    CUT,
+    LIMITS,
+    TRAINING,
+    average_seeds,
+    mean_sd,
+    spread,
+)
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
 from speedrunner.results.writing import Cell, Table, caption, table_of
@@ -28,7 +40,7 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         *make_test_tables(conditions),
         _cache(conditions),
         _libraries(checkpoints),
-        _ratios(checkpoints),
+        _ratios(conditions),
         table_of("skills", caption("skills"), stack_frames(conditions, "skills").drop(columns="run")),
     ]
 
@@ -45,8 +57,8 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
 
 
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
-    ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"])
-    columns = [*KEYS, "seed", "checkpoint", *COUNTS, *LIMITS, *AVERAGED, *TRAINING]
+    ordered = checkpoints.sort_values([*COLUMNS, "checkpoint", "seed"])
+    columns = [*COLUMNS, "seed", "checkpoint", *COUNTS, *LIMITS, *AVERAGED, *TRAINING]
     return table_of("seeds", caption("seeds"), ordered[columns])
 
 
@@ -58,14 +70,15 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
 
 def _cache(conditions: Sequence[Condition]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for uncached in (each for each in conditions if not has_cache(each)):
-        sources = {(run.config.run.start_from or "").rpartition("/")[2] for run in uncached.runs.values()}
-        for cached in conditions:
-            if not sources.isdisjoint(run.path.rpartition("/")[2] for run in cached.runs.values()):
+    for uncached in conditions:
+        identity, start = uncached.identity, uncached.identity.treatment.start
+        if start is not None and not start.version and not identity.model.has_cache:
+            treatment = start.treatment or Treatment(identity.treatment.method)
+            source = ConditionId(start.env, treatment, start.model or identity.model.unchanged)
+            for cached in (each for each in conditions if each.first.condition == source):
                 rows += _compare_caches(cached, uncached)
-    return Table(
-        "cache", caption("cache"), [*KEYS, "measure", "seeds", "with_cache", "without_cache", "ratio"], rows
-    )
+    columns = [*COLUMNS, "measure", "seeds", "with_cache", "without_cache", "ratio"]
+    return Table("cache", caption("cache"), columns, rows)
 
 
 def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[tuple[Cell, ...]]:
@@ -83,13 +96,20 @@ def _libraries(checkpoints: pandas.DataFrame) -> Table:
     return table_of("libraries", caption("libraries"), found[found["functions"] > 0].reset_index())
 
 
-def _ratios(checkpoints: pandas.DataFrame) -> Table:
-    last = checkpoints.sort_values("checkpoint").groupby([*KEYS, "seed"]).tail(1).copy()
-    actor = last["model"].str.replace(r"-inducer_thinking\d+", "", regex=True)  # ReAct has no inducer
-    own = REACT + last["method"].str.extract(r"(-wording\d)", expand=False).fillna("")  # the same wording
-    react = last[last["method"] == own].set_index(["env", "model", "method", "seed"])["output"]
-    last["react"] = [react.get(key) for key in zip(last["env"], actor, own, last["seed"], strict=True)]
-    last["ratio"] = last["output"] / last["react"].astype(float)
-    known = last[last["ratio"].notna() & (last["method"] != own)]
-    found = known.groupby([*KEYS])["ratio"].agg(seeds="size", ratio="mean", ratio_std="std")
-    return table_of("output_ratios", caption("output_ratios"), found.reset_index())
+def _ratios(conditions: Sequence[Condition]) -> Table:
+    """Return each condition's output tokens as a share of ReAct's with the same wording and seeds."""
+    by_identity = {condition.identity: condition for condition in conditions}
+    rows: list[tuple[Cell, ...]] = []
+    for condition in conditions:
+        env, treatment, model = msgspec.structs.astuple(condition.identity)
+        reference = replace(REACT, wording=treatment.wording)
+        react = by_identity.get(ConditionId(env, reference, replace(model, inducer_thinking=None)))
+        if react is None or treatment == reference:
+            continue
+        last, others = (
+            {key: run.checkpoints["output"].iloc[-1] for key, run in side.runs.items() if run.points}
+            for side in (condition, react)
+        )
+        if found := spread(output / others[key] for key, output in last.items() if key in others):
+            rows.append((*condition.names, found.seeds, *mean_sd(found)))
+    return Table("output_ratios", caption("output_ratios"), [*COLUMNS, "seeds", "ratio", "ratio_std"], rows)

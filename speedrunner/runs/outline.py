@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.plain.console import align_columns
 from speedrunner.runs.plan import Evaluate, Sleep
 from speedrunner.runs.planned_runs import PlannedRun, list_unfinished
@@ -48,7 +48,7 @@ def outline_runs(runs: Iterable[PlannedRun]) -> dict[str, Outline]:
     """
     outlines: dict[str, Outline] = {}
     for run in runs:
-        condition = str(condition_name(run.setup.config))
+        condition = str(identify_condition(run.setup.config))
         outlines[condition] = outlines.get(condition, Outline()) + _outline_run(run)
     return outlines | {"all": sum(outlines.values(), Outline())}
 

@@ -21,7 +21,7 @@ from envs.env_registry import ENVIRONMENTS
 from serving.model_config import ModelConfig, ServerOptions
 from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
-from speedrunner.config.names import name_shown
+from speedrunner.config.names import describe_start, identify_condition
 from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.setup import Setup, find_policy, set_up
@@ -81,9 +81,10 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
     directory, version = find_policy(source)
     config = compose_stored(directory, [*overrides, "run.rollouts=0"], trust)
     config = config.with_run(start_from=f"{directory.path}:{version}")
+    config = replace(config, start=describe_start(config, directory.settings))
     if not any(override.startswith("run.dir=") for override in overrides):
         what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.name}")
-        what += name_shown(config.library)
+        what += identify_condition(config).treatment.shown
         folder = Path(f"{directory.path}-eval-v{version:04d}-{what}")
         if (folder / "config.yaml").exists():
             # It may have come with the run, from someone else.

@@ -17,7 +17,7 @@ from serving.engine.server import VllmServer
 from serving.engine.server_processes import cpu_seconds, server_processes
 from serving.model_configs import load_model_config
 from serving.usage import Counters
-from speedrunner.bench.tool_probe import Counts, probe_tools
+from speedrunner.bench.probes import Counts, probe_tools
 from speedrunner.plain.plain_yaml import read_yaml_file
 from tests.engine.conftest import ShortModelConfig
 from tests.scripted_runs import in_process

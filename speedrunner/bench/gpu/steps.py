@@ -23,14 +23,12 @@ from serving.engine.server_processes import option_of, server_processes
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
 from serving.sizing import SEQUENCES, cache_on
-from speedrunner.bench.cache_probe import probe_cache
 from speedrunner.bench.engine import cache_of, describe_cache
-from speedrunner.bench.gpu.gpu_pages import write_page
 from speedrunner.bench.gpu.utilisation import measure_utilisation
-from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement, columns
-from speedrunner.bench.record import Record, StepRecord
+from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement, columns
+from speedrunner.bench.probes import probe_cache, probe_tools
+from speedrunner.bench.record import Record, StepRecord, write_page
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
-from speedrunner.bench.tool_probe import probe_tools
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
@@ -286,7 +284,7 @@ async def measure_capacity(bench: Bench) -> Measurement:
     found = Measurement(describe_cache(model_config, cache), tables=[MeasuredTable("capacity", rows)])
     if ratios:
         name = "least ratio of conversations that fit to the configuration's claim"
-        found.figures = [Figure(name, min(ratios), at_least=1.0, form=".2f")]
+        found.figures = [MeasuredFigure(name, min(ratios), at_least=1.0, form=".2f")]
     return found
 
 

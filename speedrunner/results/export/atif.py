@@ -18,7 +18,7 @@ from typing import Any, get_args
 import msgspec
 
 from serving.usage import Prices, Usage
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.results.export.conversations import (
     RecordedConversation,
     Split,
@@ -54,7 +54,7 @@ def write_trajectories(paths: Sequence[Path], folder: Path) -> int:
 
 def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     """Yield the trajectories of a run with their file names, without suffix."""
-    about = msgspec.structs.asdict(condition_name(run.settings))
+    about = identify_condition(run.settings).by_column
     times = {row.request: row.time for row in run.ledger}
     tools = {(row.role, row.policy): [tool.openai for tool in row.tools] for row in run.tools}
     actor, inducer = run.model_names

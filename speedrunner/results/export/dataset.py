@@ -16,7 +16,7 @@ from typing import Any, get_args
 import msgspec
 from jinja2 import Environment
 
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.plain.console import visible
 from speedrunner.results.export.conversations import (
     RecordedConversation,
@@ -86,7 +86,7 @@ def _schema(pyarrow: Any) -> Any:
 
 def _rows(run: RunData, name: str, split: Split) -> Iterator[dict[str, Any]]:
     config = run.settings
-    about = msgspec.structs.asdict(condition_name(config)) | {"run": name, "seed": config.run.seed}
+    about = identify_condition(config).by_column | {"run": name, "seed": config.run.seed}
     for facts, conversation in iterate_conversations(run, split):
         yield about | facts | _row(conversation)
 
@@ -141,11 +141,11 @@ def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
 
 def _made(name: str, run: RunData) -> list[object]:
     """Return what determined a run, in the columns of the card's table."""
-    condition = condition_name(run.settings)
+    condition = identify_condition(run.settings)
     process = next(reversed(run.processes), None)
     versions = process.versions if process else {}
     return [
-        *(name, condition.env, condition.method, condition.model, run.settings.run.seed),
+        *(name, *condition.names, run.settings.run.seed),
         len(run.episodes),
         *(versions.get(name, "not recorded") for name in ("speedrunner", "code")),
         run.digest,

@@ -7,10 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from serving.usage import Usage
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import to_mapping
 from speedrunner.results.export.conversations import of_episode, run_names, timestamp
 from speedrunner.results.frames import frame_episodes
@@ -53,11 +51,11 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
         point: its row of `average_tests`, which also counts episodes that cannot be read.
     """
     config, checkpoint = run.settings, point["checkpoint"]
-    condition = condition_name(config)
+    names = identify_condition(config).by_column
     episodes, unscored, score = point["episodes"], point["unscored"], point["score"]
     started = min(trajectory.started for trajectory in played)
     ended = max(trajectory.started + trajectory.seconds for trajectory in played)
-    task = f"{condition.env} {condition.method} after {checkpoint} rollouts"
+    task = f"{names['env']} {names['method']} after {checkpoint} rollouts"
     mean = {} if score is None else {"mean": inspect.EvalMetric(name="mean", value=score)}
     usage = {config.model.name: _usage(sum((trajectory.usage for trajectory in played), Usage()))}
     return inspect.EvalLog(
@@ -65,9 +63,9 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
         eval=inspect.EvalSpec(
             created=timestamp(started),
             task=task,
-            task_args={"checkpoint": checkpoint, **msgspec.structs.asdict(condition)},
+            task_args={"checkpoint": checkpoint, **names},
             dataset=inspect.EvalDataset(
-                name=condition.env,
+                name=names["env"],
                 samples=len(played),
                 sample_ids=[trajectory.episode for trajectory in played],
             ),

@@ -12,8 +12,8 @@ import pytest
 from serving.deployment import ServiceOptions, deploy
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.bench.cache_probe import SIBLINGS, CacheRequest, probe_cache
 from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.probes import SIBLINGS, CacheRequest, probe_cache
 from tests.probe_engines import Forgetful, Off, Probed, Silent
 from tests.scripted_engine import BLOCK
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speedrunner.bench.cache_truth import ForcedToken, choose_episodes, draw_places, shift_figures
+from speedrunner.bench.forced_answers import ForcedToken, choose_episodes, draw_places, shift_figures
 from speedrunner.store.run_data import load
 from tests.scripted_runs import ScriptedRun
 

@@ -10,7 +10,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement, as_json, as_text, columns
+from speedrunner.bench.measurement import (
+    MeasuredFigure,
+    MeasuredTable,
+    Measurement,
+    as_json,
+    as_text,
+    columns,
+)
 from speedrunner.cli.command import AsJson, show_measured
 from tests.golden_tables import Golden, table
 
@@ -29,20 +36,20 @@ COLUMNS = {"lamp": "name"} | columns("lit", "watts:.2f")
 @pytest.mark.parametrize(
     ("figure", "met", "verdict"),
     [
-        (Figure("a", 0.5), None, ""),
-        (Figure("a", 0.5, at_least=0.5), True, "at least 0.5: met"),
-        (Figure("a", 0.49, at_least=0.5, form=".0%"), False, "at least 50%: MISSED"),
-        (Figure("a", 9, at_most=8), False, "at most 8: MISSED"),
-        (Figure("a", 9, at_least=8, at_most=9), True, "at least 8 and at most 9: met"),
-        (Figure("a", None, at_least=0), False, "at least 0: MISSED"),
+        (MeasuredFigure("a", 0.5), None, ""),
+        (MeasuredFigure("a", 0.5, at_least=0.5), True, "at least 0.5: met"),
+        (MeasuredFigure("a", 0.49, at_least=0.5, form=".0%"), False, "at least 50%: MISSED"),
+        (MeasuredFigure("a", 9, at_most=8), False, "at most 8: MISSED"),
+        (MeasuredFigure("a", 9, at_least=8, at_most=9), True, "at least 8 and at most 9: met"),
+        (MeasuredFigure("a", None, at_least=0), False, "at least 0: MISSED"),
     ],
 )
-def test_a_figure_is_met_within_its_bounds(figure: Figure, met: bool | None, verdict: str) -> None:
+def test_a_figure_is_met_within_its_bounds(figure: MeasuredFigure, met: bool | None, verdict: str) -> None:
     assert (figure.met, figure.verdict) == (met, verdict)
 
 
 def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
-    figures = [Figure("lamps that are lit", 1, at_least=2), Figure("watts, in all", 31415.9)]
+    figures = [MeasuredFigure("lamps that are lit", 1, at_least=2), MeasuredFigure("watts, in all", 31415.9)]
     tables = [MeasuredTable("lamps", LAMPS, COLUMNS, "In rooms:")]
     turned = MeasuredTable(
         "lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True
@@ -55,7 +62,7 @@ def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
 
 
 def test_machines_get_facts_tables_and_figures() -> None:
-    figures = [Figure("lit", 1, at_least=2), Figure("watts", None)]
+    figures = [MeasuredFigure("lit", 1, at_least=2), MeasuredFigure("watts", None)]
     tables = [MeasuredTable("lamps", LAMPS, COLUMNS), MeasuredTable("", LAMPS, COLUMNS)]
     assert json.loads(as_json(Measurement("Lamps", figures, tables, {"house": 7}))) == {
         "house": 7,
@@ -75,7 +82,7 @@ def test_machines_get_facts_tables_and_figures() -> None:
 def test_a_missed_target_is_the_exit_status(value: float | None, status: int) -> None:
     async def measure(say: Callable[[str], None]) -> Measurement:
         say("counting")
-        return Measurement("Lamps", [Figure("lit", value, at_least=2 if value else None)])
+        return Measurement("Lamps", [MeasuredFigure("lit", value, at_least=2 if value else None)])
 
     app = typer.Typer()
 

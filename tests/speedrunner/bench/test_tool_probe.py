@@ -11,7 +11,7 @@ from serving.errors import RequestFailed, RequestRefused
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.tool_probe import Counts, probe_tools
+from speedrunner.bench.probes import Counts, probe_tools
 from tests.scripted_engine import Answer, Request, call, cut, refuse, sample_call, say
 from tests.scripted_runs import ScriptedModel, scripted_model
 

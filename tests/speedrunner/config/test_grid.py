@@ -12,7 +12,7 @@ import pytest
 from serving.model_configs import load_model_config
 from speedrunner.config.compose import group_choices
 from speedrunner.config.grid import Grid, GridRun, grid_of
-from speedrunner.config.names import ConditionName, condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.golden_tables import Golden, refusals
@@ -166,7 +166,7 @@ class TestSelectingMethods:
     )
     def test_exactly_the_named_conditions_are_selected(self, given: str, selected: list[str]) -> None:
         runs = experiment("ablations", given)
-        assert Counter(condition_name(run.config).method for run in runs) == dict.fromkeys(selected, 3)
+        assert Counter(identify_condition(run.config).names[1] for run in runs) == dict.fromkeys(selected, 3)
 
     def test_an_option_on_the_command_line_is_no_part_of_the_name(self) -> None:
         for given in (
@@ -174,8 +174,8 @@ class TestSelectingMethods:
             ("method=speedrunner-no-interpreter",),
         ):
             for words in (given, given[::-1]):
-                runs = experiment("interpreter", *words, "env=babyai", "run.seed=0")
-                assert [condition_name(run.config).method for run in runs] == ["speedrunner-no-interpreter"]
+                (run,) = experiment("interpreter", *words, "env=babyai", "run.seed=0")
+                assert identify_condition(run.config).names[1] == "speedrunner-no-interpreter"
 
     def test_a_method_that_the_experiment_lacks_replaces_all(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, SEEDS, "method=opo", "run.seed=0")
@@ -280,11 +280,11 @@ class TestThePaper_sExperiments:
         assert all("-without_history-" in run.config.run.dir for run in second)
 
     def test_the_main_one_has_every_method_in_four_settings(self) -> None:
-        found = {condition_name(run.config) for run in experiment("main")}
+        found = {identify_condition(run.config).names for run in experiment("main")}
         settings = ("crafter", "scienceworld-family3", "scienceworld-family4", "babyai")
         methods = ("react", "opo", "asi", "speedrunner")
-        expected = {ConditionName(env, method, "gpt-5.4-mini") for env in settings for method in methods}
-        assert found == expected | {ConditionName("crafter", "voyager", "gpt-5.4-mini")}
+        expected = {(env, method, "gpt-5.4-mini") for env in settings for method in methods}
+        assert found == expected | {("crafter", "voyager", "gpt-5.4-mini")}
 
     def test_open_models_are_played_without_an_api_key(self) -> None:
         runs = experiment("open-models")

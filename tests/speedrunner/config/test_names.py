@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from speedrunner.config.compose import compose
-from speedrunner.config.names import ConditionName, condition_name, run_name
+from speedrunner.config.condition import Choice, Start
+from speedrunner.config.names import describe_start, identify_condition, run_name
+from speedrunner.config.schema import Config, from_mapping, to_mapping, to_yaml
 from tests.golden_tables import Golden, table
 
 SCIENCE = ("env=scienceworld", "env.family=4")
@@ -37,30 +43,46 @@ def test_a_run_is_named_by_what_differs_from_the_defaults(golden: Golden) -> Non
     golden("config/run_names.txt", table(names))
 
 
+def start(source: Config, *given: str) -> Config:
+    """A run that starts from another one, as a grid makes it."""
+    config = compose([*given, f"run.start_from={source.run.dir}"])
+    return replace(config, start=describe_start(config, source))
+
+
 class TestOfARunThatBeginsWithAnother_s:
     def test_method_model_and_seed_are_named_once(self) -> None:
         first = compose([*SCIENCE, "method=asi"])
-        second = compose(["env=babyai", "method=asi", f"run.start_from={first.run.dir}"])
-        assert condition_name(second) == ConditionName(
-            "babyai", "asi-from_scienceworld-family4", "tiny-random"
-        )
-        third = compose([*SCIENCE, "method=asi", f"run.start_from={second.run.dir}", "run.rollouts=0"])
-        assert condition_name(third).method == "asi-from_babyai-asi-from_scienceworld-family4"
+        second = start(first, "env=babyai", "method=asi")
+        assert identify_condition(second).names == ("babyai", "asi-from_scienceworld-family4", "tiny-random")
+        third = start(second, *SCIENCE, "method=asi", "run.rollouts=0")
+        assert identify_condition(third).names[1] == "asi-from_babyai-asi-from_scienceworld-family4"
+        other = start(first, "env=babyai", "method=opo", "model.context=9000", "run.wording=1")
+        assert identify_condition(other).names[1] == "opo-wording1-from_scienceworld-family4-asi"
+
+    def test_the_condition_is_that_of_the_run_and_not_of_its_folder(self, tmp_path: Path) -> None:
+        source = compose(["method=asi", f"run.dir={tmp_path}/mine"])
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "config.yaml").write_text(to_yaml(source))
+        config = compose(["method=asi", "env=crafter", f"run.start_from={tmp_path}/mine:2"])
+        assert config.start == Start(Choice("babyai"), version="2")
+        assert identify_condition(config).names[1] == "asi-from_babyai_2"
+        shutil.rmtree(tmp_path / "mine")
+        moved = from_mapping(to_mapping(config))
+        assert identify_condition(moved) == identify_condition(config)
 
     def test_a_history_that_it_does_not_carry_is_named_if_it_trains(self) -> None:
         given = ["run.start_from=runs/mine:2", "run.carry_history=false"]
-        assert condition_name(compose(given)).method == "speedrunner-from_mine_2-without_history"
-        assert condition_name(compose([*given, "run.rollouts=0"])).method == "speedrunner-from_mine_2"
+        assert identify_condition(compose(given)).names[1] == "speedrunner-from_mine_2-without_history"
+        assert identify_condition(compose([*given, "run.rollouts=0"])).names[1] == "speedrunner-from_mine_2"
 
     def test_the_same_on_a_server_without_prefix_cache(self) -> None:
-        source = compose(["method=asi"]).run.dir
-        config = compose(["method=asi", f"run.start_from={source}", "model.prefix_caching=false"])
-        assert condition_name(config) == ConditionName("babyai", "asi-from_babyai", "tiny-random-uncached")
+        config = start(compose(["method=asi"]), "method=asi", "model.prefix_caching=false")
+        assert identify_condition(config).names == ("babyai", "asi-from_babyai", "tiny-random-uncached")
 
     def test_hidden_skills_are_named_or_counted(self) -> None:
         def named(*settings: str) -> str:
             given = ["run.rollouts=0", "run.start_from=runs/mine:2", *settings]
-            return condition_name(compose(given)).method
+            return identify_condition(compose(given)).names[1]
 
         assert named("library.hide=[open,go_to]") == "speedrunner-hide_go_to+open-from_mine_2"
         assert named("run.wording=2") == "speedrunner-wording2-from_mine_2"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from speedrunner.config.condition import ModelVariant
 from speedrunner.pages.figures import ModelRuns, figures
 from speedrunner.pages.plots import ReportFigure
-from speedrunner.results.conditions import FAMILIES, frontier, group_runs
+from speedrunner.results.conditions import ASI, BABYAI, FAMILIES, frontier, group_runs
 from speedrunner.results.means import Spread
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
@@ -38,16 +39,16 @@ def test_a_curve_averages_means_and_deviations_at_the_common_checkpoints() -> No
         for env, score, points in ((FAMILIES[0], 0.2, (0, 10)), (FAMILIES[1], 0.6, (0, 10, 20)))
         for seed in (0, 1)
     ]
-    of_another_model = [run(env, "asi", 0, 1.0, model="tiny") for env in (*FAMILIES, "babyai")]
+    of_another_model = [run(str(env), "asi", 0, 1.0, model="tiny") for env in (*FAMILIES, BABYAI)]
     conditions, _ = group_runs([*runs, *of_another_model])
-    played = ModelRuns(conditions, "tiny-random")
-    assert (played.methods(FAMILIES), played.methods(["babyai"])) == (["asi"], [])
-    assert played.curve(FAMILIES, "asi", "score") == {
+    played = ModelRuns(conditions, ModelVariant("tiny-random"))
+    assert (played.treatments(FAMILIES), played.treatments([BABYAI])) == ([ASI], [])
+    assert played.curve(FAMILIES, ASI, "score") == {
         0: Spread(pytest.approx(0.4), pytest.approx(0.0), 2),
         10: Spread(pytest.approx(0.45), pytest.approx(0.1 / 2**0.5), 2),
     }
     # Without one of its environments, a column has no curve.
-    assert played.curve(("babyai", *FAMILIES), "asi", "score") == {}
+    assert played.curve((BABYAI, *FAMILIES), ASI, "score") == {}
 
 
 def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> None:

@@ -13,9 +13,8 @@ import pytest
 from serving.model_configs import load_model_config
 from speedrunner.pages.figures import figures
 from speedrunner.pages.report_page import ROWS, Collected, collect, list_conditions, page
-from speedrunner.results.claims import claim_tables, judge_claims
+from speedrunner.results.claims import claim_tables, judge_claims, list_claims
 from speedrunner.results.conditions import group_runs
-from speedrunner.results.published import list_claims
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table, csv_text

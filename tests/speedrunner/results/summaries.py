@@ -10,12 +10,12 @@ import pandas
 
 from envs import Task
 from serving.usage import Usage
-from speedrunner.config.names import ConditionName
+from speedrunner.config.condition import Choice, ConditionId, ModelVariant, Treatment
 from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConfig
 from speedrunner.results.frames import frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.means import average_tests
-from speedrunner.results.measures import SPENT
+from speedrunner.results.means import SPENT, average_tests
+from speedrunner.results.paper import ENVS, TREATMENTS
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.run_result import LIBRARY, RunResult
 from speedrunner.results.skill_table import SkillHistory, frame_skills
@@ -52,21 +52,23 @@ def checkpoint(rollouts: int, values: Sequence[Mapping[str, float]], **more: obj
 
 
 def summary(
-    env: str = "babyai",
-    method: str = "react",
+    env: str | Choice = "babyai",
+    method: str | Treatment = "react",
     seed: int = 0,
     *points: Evaluation,
-    model: str = "tiny-random",
+    model: str | ModelVariant = "tiny-random",
     unfinished: Sequence[int] = (),
     **run: object,
 ) -> RunResult:
-    """One run."""
+    """One run. Names of the paper's environments and treatments stand for their records."""
     name = f"{env}-{method}-{model}-seed{seed}"
+    variant = model if isinstance(model, ModelVariant) else ModelVariant(model)
+    treatment = method if isinstance(method, Treatment) else TREATMENTS.get(method, Treatment(Choice(method)))
     config = Config(
         run=msgspec.structs.replace(RunConfig(dir=name, seed=seed), **run),
-        env=ClassConfig(env.partition("-")[0]),
-        method=ClassConfig(method.partition("-")[0]),
-        model=ModelOptions(model),
+        env=ClassConfig(str(env).partition("-")[0]),
+        method=ClassConfig(treatment.method.name),
+        model=ModelOptions(variant.actor, prefix_caching=None if variant.has_cache else False),
     )
     key = repr(points)
     if key not in _FRAMES:
@@ -75,7 +77,11 @@ def summary(
     return RunResult(
         path=f"runs/{name}",
         config=config,
-        condition_name=ConditionName(env, method, model),
+        condition=ConditionId(
+            env if isinstance(env, Choice) else ENVS.get(env, (Choice(env),))[0],
+            msgspec.structs.replace(treatment, wording=config.run.wording),
+            variant,
+        ),
         book=PriceBook("a list", {}),
         checkpoints=checkpoints,
         unfinished=list(unfinished),

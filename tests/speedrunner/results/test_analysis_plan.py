@@ -13,8 +13,7 @@ import pytest
 from speedrunner.config.grid import grid_of
 from speedrunner.plain.plain_yaml import read_yaml, write_yaml
 from speedrunner.results.analysis_plan import compare_plans, write_plan
-from speedrunner.results.claims import JudgedClaim, JudgedRow
-from speedrunner.results.published import list_claims
+from speedrunner.results.claims import JudgedClaim, JudgedRow, list_claims
 from speedrunner.results.run_result import RunResult
 from speedrunner.store.stored_run import PLAN, plan_digest
 from tests.speedrunner.results.summaries import summary
@@ -51,7 +50,7 @@ def test_runs_that_the_plan_lists_are_named_if_they_are_missing(tmp_path: Path) 
     where = f"HERE/{PLAN}: the analysis of experiment=main "
     assert compared(runs) == [f"{where}equals its plan of DATE"]
     opo, lacks = runs[4:], f"{where}differs from its plan of DATE: this report lacks "
-    assert [run.condition_name.method for run in opo] == ["opo"] * 4
+    assert [run.condition.names[1] for run in opo] == ["opo"] * 4
     named = ", ".join(f"babyai react gpt-5.4-mini seed {seed}" for seed in range(4))
     assert compared(opo) == [f"{lacks}4 runs: {named}"]
     assert compared(runs[1:]) == [f"{lacks}1 run: babyai react gpt-5.4-mini seed 0"]

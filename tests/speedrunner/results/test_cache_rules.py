@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from serving.usage import Prices, Usage
-from speedrunner.results.cache_rules import CacheRule
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
-from speedrunner.results.pricing import PriceBook
+from speedrunner.results.pricing import CacheRule, PriceBook
 from speedrunner.results.writing import list_rows
 from speedrunner.store.records import Policy, PrefixChange
 from speedrunner.store.run_data import load

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
+from speedrunner.config.condition import Choice
 from speedrunner.config.grid import grid_of
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.results.claims import (
     JudgedClaim,
     claim_tables,
     count_verdicts,
     judge_claims,
+    list_claims,
 )
 from speedrunner.results.conditions import FAMILIES, group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.measures import AVERAGED, MEANS
-from speedrunner.results.published import list_claims
+from speedrunner.results.means import AVERAGED, MEANS
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
@@ -36,7 +37,7 @@ def runs_of(
     method: str,
     measure: str,
     seeds: Sequence[Sequence[float]],
-    env: str = "babyai",
+    env: str | Choice = "babyai",
     start: float = 40.0,
     model: str = MODEL,
     **more: object,
@@ -216,10 +217,10 @@ class TestRuns:
     @pytest.mark.parametrize("name", sorted({rows[0].experiment for rows in CLAIMS}))
     def test_each_experiment_has_the_runs_of_its_claims(self, name: str) -> None:
         runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
-        there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
+        there = {(found.env, found.treatment) for found in (identify_condition(run.config) for run in runs)}
         for rows in (rows for rows in CLAIMS if rows[0].experiment == name):
-            for env, method, _ in (side for row in rows for pair in row.pairs for side in pair):
-                assert (env, method.partition("@")[0]) in there, rows[0].claim
+            for side in (side for row in rows for pair in row.pairs for side in pair):
+                assert (side.env, side.treatment) in there, rows[0].claim
 
 
 class TestTables:

@@ -7,17 +7,24 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from speedrunner.results.conditions import FAMILIES, group_runs, places, pool_wordings
+from speedrunner.config.condition import Choice
+from speedrunner.results.conditions import (
+    BABYAI,
+    CRAFTER,
+    FAMILIES,
+    FOURTH,
+    THIRD,
+    group_runs,
+    places,
+    pool_wordings,
+)
 from speedrunner.results.means import Spread, average, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
 def names(*runs: object) -> list[tuple[str, str, list[int]]]:
     groups, _ = group_runs(runs)  # type: ignore[arg-type]
-    return [
-        (each.condition_name.env, each.condition_name.method, [seed for _, seed in each.runs])
-        for each in groups
-    ]
+    return [(*each.names[:2], [seed for _, seed in each.runs]) for each in groups]
 
 
 def test_deviation_is_the_sample_s() -> None:
@@ -60,7 +67,7 @@ def test_runs_with_other_settings_have_a_letter_that_a_note_explains() -> None:
         *(("model", {"name": "folder/tiny-random.yaml"}), ("model", {"inducer_name": "m"})),
         *(("model", {"prefix_caching": False}), ("model", {"context": 9})),
         *(("model", {role: {"thinking_tokens": 9}}) for role in ("actor", "inducer")),
-        *(("library", {"visible_last": 9}), ("library", {"hide": ["a"]}), ("run", {"wording": 1})),
+        *(("library", {"visible_last": 9}), ("library", {"hide": ["a"]})),
     ],
 )
 def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: dict[str, object]) -> None:
@@ -70,11 +77,10 @@ def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: 
 
 
 def test_wordings_are_joined_to_the_usual_one() -> None:
-    names = {0: "react", 2: "react-wording2"}
-    runs = [summary(method=names[n], seed=seed, wording=n) for n in names for seed in (0, 1)]
-    alone = summary(method="asi-wording1", wording=1)
+    runs = [summary(seed=seed, wording=wording) for wording in (0, 2) for seed in (0, 1)]
+    alone = summary(method="asi", wording=1)
     pooled = pool_wordings(group_runs([*reversed(runs), alone])[0])
-    assert [(each.condition_name.method, [*each.runs]) for each in pooled] == [
+    assert [(each.names[1], [*each.runs]) for each in pooled] == [
         ("asi-wording1", [(1, 0)]),
         ("react", [(0, 0), (0, 1), (2, 0), (2, 1)]),
     ]
@@ -94,13 +100,13 @@ def test_of_two_runs_of_one_setting_and_seed_the_farther_one_counts() -> None:
 
 def test_columns_are_those_of_the_paper_and_other_environments_that_were_played() -> None:
     conditions, _ = group_runs(
-        [summary("maze", "asi"), summary(FAMILIES[1]), summary("crafter", model="m"), summary("babyai")]
+        [summary("maze", "asi"), summary(FOURTH), summary("crafter", model="m"), summary("babyai")]
     )
     assert list(places(conditions).items()) == [
-        ("Crafter", ("crafter",)),
-        (FAMILIES[1], FAMILIES[1:]),
-        ("BabyAI", ("babyai",)),
-        ("maze", ("maze",)),
+        ("Crafter", (CRAFTER,)),
+        ("scienceworld-family4", (FOURTH,)),
+        ("BabyAI", (BABYAI,)),
+        ("maze", (Choice("maze"),)),
     ]
-    both = [*conditions, *group_runs([summary(FAMILIES[0])])[0]]
+    both = [*conditions, *group_runs([summary(THIRD)])[0]]
     assert places(both)["ScienceWorld"] == FAMILIES

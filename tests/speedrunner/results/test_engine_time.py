@@ -7,7 +7,7 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.results.engine_time import engine_seconds
+from speedrunner.results.ledger import engine_seconds
 
 
 def row(begin: float, end: float, role: str = "actor", model: str = "m") -> LedgerRow:

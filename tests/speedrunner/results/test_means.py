@@ -14,9 +14,8 @@ from envs import Outcome
 from serving.usage import Prices, Usage
 from speedrunner.results.cost_text import checkpoint_notes
 from speedrunner.results.frames import frame_episodes, frame_sleeps
-from speedrunner.results.ledger import Classes, run_costs
-from speedrunner.results.means import frame_checkpoints, share_sleeps
-from speedrunner.results.measures import SPENT
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import SPENT, frame_checkpoints, share_sleeps
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import list_rows
 from speedrunner.store.records import Policy, PrefixChange, Skill, Termination
@@ -233,7 +232,10 @@ def test_training_has_taken_the_tokens_of_all_roles_and_sleeps_until_a_checkpoin
         empty.write_policy(Policy(version=version))
     found = [tuple(row[f"training_{name}"] for name in SPENT[:-1]) for row in rows(empty)]
     assert found == [(0, 0, 0), (2 * 110 + 800, 2 * 40 + 200, 2 * 15 + 30), (3130, 320, 135)]
-    by_token = [Classes(cached, uncached, 0, output).times(LIST).total for uncached, cached, output in found]
+    by_token = [
+        LIST.cost(Usage(int(uncached + cached), int(cached), int(output)))
+        for uncached, cached, output in found
+    ]
     assert [row["training_usd"] for row in rows(empty)] == pytest.approx(by_token)
     assert rows(empty, PriceBook("none", {}))[-1]["training_output"] == 135
 

@@ -184,7 +184,7 @@ def evaluated(path: Path, *scores: list[float | None], seed: int = 0) -> RunResu
 
 
 def side(*runs: RunResult) -> Condition:
-    return Condition(runs[0].condition_name, {run.key: run for run in runs}, runs[0].name)
+    return Condition(runs[0].condition, {run.key: run for run in runs})
 
 
 def test_conditions_are_paired_by_seed(tmp_path: Path) -> None:

@@ -8,16 +8,21 @@ import msgspec
 import pytest
 
 from speedrunner.config.grid import grid_of
-from speedrunner.config.names import condition_name
+from speedrunner.config.names import identify_condition
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import (
+    ENVS,
+    TREATMENTS,
+    WITH,
+    WITHOUT,
     PaperComparison,
+    Published,
     compare_with_paper,
+    list_published,
     paper_tables,
 )
-from speedrunner.results.published import WITH, WITHOUT, Published, list_envs, list_published
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
@@ -117,13 +122,12 @@ class TestGaps:
 @pytest.mark.parametrize("name", sorted({each.experiment for each in list_published()}))
 def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> None:
     runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
-    there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
+    there = {(found.env, found.treatment) for found in (identify_condition(run.config) for run in runs)}
     asked = {
-        (env, method)
+        (env, TREATMENTS[each.method])
         for each in list_published()
         if each.experiment == name
-        for env in list_envs(each.env)
-        for method in [each.method]
+        for env in ENVS[each.env]
     }
     assert asked - there == set()
 

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 from speedrunner.results import power
+from speedrunner.results.claims import Claim
 from speedrunner.results.power import MOST, estimate_need, seeds_needed, split_variance
-from speedrunner.results.published import Claim
 from tests.scripted_runs import in_process
 from tests.speedrunner.results.summaries import checkpoint, summary
 from tests.synthetic_sweep import write_sweep

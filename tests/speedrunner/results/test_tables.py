@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
-from speedrunner.results.conditions import group_runs
+from speedrunner.config.condition import ModelVariant
+from speedrunner.results.conditions import ASI, BABYAI, OURS, continue_in, group_runs
 from speedrunner.results.inference import bootstrap_seeds, paper_ttest, ttest_seeds
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
@@ -51,7 +50,12 @@ class TestPairs:
     def test_leave_out_evaluations_of_a_library_that_a_run_has_learnt(self) -> None:
         trained, other = scores("speedrunner", 0, 1.0), scores("react", 0, 0.5)
         evaluated = summary(
-            "babyai", "speedrunner-from_a", 0, checkpoint(0, [{"score": 0.9}]), rollouts=0, start_from="a:1"
+            "babyai",
+            continue_in(BABYAI, OURS),
+            0,
+            checkpoint(0, [{"score": 0.9}]),
+            rollouts=0,
+            start_from="a:1",
         )
         found = rows(tables(trained, evaluated, other)["ttests"])
         assert {(row["a"], row["b"]) for row in found} == {("speedrunner", "react")}
@@ -102,11 +106,11 @@ def test_what_the_wall_clock_ended_too_often_is_flagged() -> None:
 def pair(seed: int, with_cache: dict[str, float], without: dict[str, float]) -> tuple[RunResult, RunResult]:
     """A run of two evaluations, and its last policy on a server without cache."""
     run = summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [with_cache]))
-    again = summary("babyai", "asi-from_babyai", seed, checkpoint(0, [without]), model="tiny-random-uncached")
-    config = again.config
-    model = msgspec.structs.replace(config.model, name="tiny-random", prefix_caching=False)
-    start = msgspec.structs.replace(config.run, start_from=run.path, rollouts=0)
-    return run, replace(again, config=msgspec.structs.replace(config, model=model, run=start))
+    model, start = ModelVariant("tiny-random", has_cache=False), continue_in(BABYAI, ASI)
+    again = summary(
+        "babyai", start, seed, checkpoint(0, [without]), model=model, start_from=run.path, rollouts=0
+    )
+    return run, again
 
 
 def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_that_have_both() -> None:
@@ -131,18 +135,17 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
 
 
 def test_output_is_divided_by_react_s_of_the_same_actor_and_wording() -> None:
-    def played(method: str, model: str, *outputs: float) -> list[RunResult]:
+    def played(method: str, model: str, *outputs: float, wording: int = 0, **more: int) -> list[RunResult]:
+        own = {"model": ModelVariant(model, **more), "wording": wording}
         return [
-            summary(
-                "babyai", method, seed, checkpoint(0, [{}]), checkpoint(50, [{"output": output}]), model=model
-            )
+            summary("babyai", method, seed, checkpoint(0, [{}]), checkpoint(50, [{"output": output}]), **own)
             for seed, output in enumerate(outputs)
         ]
 
-    runs = played("react", "m", 80, 100) + played("react", "m-actor_thinking64", 40, 40)
-    runs += played("asi", "m", 40, 100) + played("asi", "m-inducer_thinking512", 8)
-    runs += played("asi", "m-actor_thinking64", 20) + played("opo", "n", 10) + played("react", "w", 1)
-    runs += played("react-wording1", "w", 80) + played("asi-wording1", "w", 20)
+    runs = played("react", "m", 80, 100) + played("react", "m", 40, 40, actor_thinking=64)
+    runs += played("asi", "m", 40, 100) + played("asi", "m", 8, inducer_thinking=512)
+    runs += played("asi", "m", 20, actor_thinking=64) + played("opo", "n", 10) + played("react", "w", 1)
+    runs += played("react", "w", 80, wording=1) + played("asi", "w", 20, wording=1)
     found = {row["model"]: row for row in rows(tables(*runs)["output_ratios"])}
     assert {model: (row["seeds"], row["ratio"]) for model, row in found.items()} == {
         "m": (2, 0.75), "m-inducer_thinking512": (1, 0.1), "m-actor_thinking64": (1, 0.5), "w": (1, 0.25),

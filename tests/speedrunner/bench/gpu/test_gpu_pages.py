@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from speedrunner.bench.gpu.gpu_pages import as_text
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.record import StepRecord
+from speedrunner.bench.record import StepRecord, as_text
 from tests.record_samples import write_record
 
 

@@ -22,7 +22,6 @@ from serving.errors import RequestFailed
 from serving.sizing import fit
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu import steps as steps_module
-from speedrunner.bench.gpu.gpu_pages import PAGE, as_text
 from speedrunner.bench.gpu.steps import (
     Bench,
     Step,
@@ -33,7 +32,7 @@ from speedrunner.bench.gpu.steps import (
     with_folder,
 )
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.record import Record, open_record, read_record_folder, subject_of
+from speedrunner.bench.record import PAGE, Record, as_text, open_record, read_record_folder, subject_of
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from tests.gpu_kinds import GPUS

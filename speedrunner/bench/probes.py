@@ -1,13 +1,17 @@
-"""Cached tokens of known conversations compared with the maximum: `speedrunner bench probe cache`.
+"""Probes of an engine: the validity of its tool calls, and its prefix cache (`speedrunner bench probe`).
 
-One conversation grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. The
-most that the cache can provide for each request is what an ideal cache with its rule would
-(`serving.engine.ideal_cache`).
+The probe of the cache compares the cached tokens of known conversations with the maximum. One conversation
+grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. The most that the
+cache can provide for each request is what an ideal cache with its rule would (`serving.engine.ideal_cache`).
 """
 
 from __future__ import annotations
 
+import itertools
 import secrets
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -15,10 +19,11 @@ from serving.deployment import Deployment
 from serving.engine.client import run_together
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow
-from serving.meter import LedgerRow
+from serving.meter import LedgerRow, Spending
 from serving.model import Messages, Model
-from serving.model_config import ModelConfig
+from serving.model_config import ModelConfig, Role
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
+from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, battery
 from speedrunner.bench.engine import (
     CACHE_TARGETS,
     cache_of,
@@ -26,13 +31,95 @@ from speedrunner.bench.engine import (
     describe_cache,
     open_engine,
 )
-from speedrunner.bench.measurement import Figure, MeasuredTable, Measurement
+from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.plain.console import Status
 
+PROBLEMS_SHOWN = 5
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160
 SIBLINGS = 8
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Calls of one kind of probe by validity."""
+
+    probe: str
+    valid: int
+    invalid: int
+    truncated: int
+
+    @classmethod
+    def of(cls, kind: str, answers: Sequence[ProbeAnswer]) -> Counts:
+        """Count answers."""
+        found = Counter(answer.validity for answer in answers)
+        return cls(kind, found["valid"], found["invalid"], found["truncated"])
+
+
+async def measure_tools(
+    model_config: ModelConfig, config: Config, count: int, in_flight: int, status: Status
+) -> Measurement:
+    """Send the probes to the model's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
+    async with open_engine(model_config, config, status) as deployment:
+        spending = Spending(config.serving.spending_cap_usd)
+        async with deployment.client(lambda row: None, spending=spending) as model:
+            return await probe_tools(model, model_config.role("actor"), count, in_flight, status)
+
+
+async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
+    """Send `count` probes of the battery in turn, and count the valid, invalid and truncated calls.
+
+    Args:
+        role: sampling and budgets; strings get more room if a probe needs it.
+        in_flight: requests at the same time.
+
+    Raises `ServingError`: the engine failed. On the chat API also if it refuses a probe.
+    """
+    model_config = model.model_config
+    sent = not_valid = 0
+
+    async def send(probe: ToolProbe) -> ProbeAnswer:
+        nonlocal sent, not_valid
+        found = await answer_probe(model, with_room(role, probe), probe)
+        sent += 1
+        not_valid += found.validity != "valid"
+        status(f"{sent} of {count} probes, {not_valid} of them not valid")
+        return found
+
+    probes = list(itertools.islice(itertools.cycle(battery()), count))
+    answers = await run_together(send, probes, in_flight)
+    kinds = [Counts.of(probe.kind, [each for each in answers if each.probe is probe]) for probe in battery()]
+    total = Counts.of("all", answers)
+    problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
+    shown = problems[:PROBLEMS_SHOWN]
+    empty = sum(each.is_empty for each in answers)
+    most = 0 if model_config.api == "completions" else None
+    thought = f"{role.thinking_tokens} tokens of reasoning" if role.thinking_tokens else "no reasoning"
+    return Measurement(
+        f"{model_config.name}: {len(answers)} probes on the {model_config.api} API, {in_flight} in "
+        f"flight, {thought}",
+        figures=[
+            MeasuredFigure("calls invalid", total.invalid, at_most=most),
+            MeasuredFigure("calls truncated", total.truncated, at_most=most),
+            MeasuredFigure("answers that ended at once or inside a thought", empty, at_most=most),
+        ],
+        tables=[MeasuredTable("kinds", [*kinds, total])],
+        facts={
+            "model": model_config.name,
+            "api": model_config.api,
+            "thinking_tokens": role.thinking_tokens,
+            "count": len(answers),
+            "in_flight": in_flight,
+            "problems": shown,
+        },
+        notes=[f"not valid, such as: {problem}" for problem in shown],
+    )
+
+
+def with_room(role: Role, probe: ToolProbe) -> Role:
+    """Return the role with strings as long as the probe needs."""
+    return msgspec.structs.replace(role, string_tokens=max(role.string_tokens, probe.string_tokens))
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
@@ -90,12 +177,10 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
     prompt, expected, reported = (
         sum(getattr(each, name) for each in requests) for name in ("prompt", "expected", "reported")
     )
-    share = reported / expected if expected else 0.0
+    share, target = reported / expected if expected else 0.0, CACHE_TARGETS[model_config.cache]
     found = Measurement(
         describe_cache(model_config, cache),
-        figures=[
-            Figure("share of the maximum", share, at_least=CACHE_TARGETS[model_config.cache], form=".2%")
-        ],
+        figures=[MeasuredFigure("share of the maximum", share, target, form=".2%")],
         tables=[MeasuredTable("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
         facts={"model": model_config.name, "cache": cache, "prefix": prefix},
         notes=[f"(siblings share a prefix of {prefix} tokens, which was sent once before them)"],
