@@ -65,15 +65,6 @@ class TestRecordingsOfTheOriginal:
         )
 
 
-class TestActing:
-    def test_an_action_without_effect_repeats_the_observation_and_counts_as_a_step(self) -> None:
-        env, opening = start()
-        before = env.snapshot()
-        assert play(env, ["drop", "toggle", "pick_up"]) == [opening.observation] * 3
-        assert env.snapshot() == before
-        assert env.outcome().detail["steps"] == 3
-
-
 class TestEnding:
     def test_the_simulators_own_limit_of_steps_ends_the_episode_and_the_outcome_stays(self) -> None:
         env, _ = start()
@@ -94,32 +85,6 @@ class TestEnding:
         assert env.done
         outcome = env.outcome()
         assert (outcome.score, outcome.success, outcome.detail["truncated"]) == (1.0, True, False)
-
-    def test_two_objects_of_one_description_succeed_at_the_pick_up_itself(self) -> None:
-        episode = recording(seed=100_124)
-        assert episode["mission"] == "pick up a purple key, then go to a purple key"
-        env, _ = start(index=100_124)
-        play(env, [step["action"] for step in episode["steps"]])
-        assert episode["steps"][-1]["action"] == "pick up"
-        assert env.outcome().success
-
-    def test_a_box_that_was_opened_leaves_a_place_to_go_to(self) -> None:
-        """The go-to half holds at the cell where the target box stood (see the recording's note)."""
-        episode = recording(seed=100_003, policy="scripted")
-        env, _ = start(index=100_003)
-        play(env, [step["action"] for step in episode["steps"]])
-        final = env.snapshot()
-        assert final is not None
-        assert not [thing for thing in final["objects"] if thing["type"] == "box"]
-        assert env.outcome().success
-
-
-class TestOptions:
-    def test_distractors_are_counted_beyond_what_the_mission_needs(self) -> None:
-        env, _ = start(num_dists=4)
-        snapshot = env.snapshot()
-        assert snapshot is not None
-        assert len(snapshot["objects"]) == 6
 
 
 class TestSplits:

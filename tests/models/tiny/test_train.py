@@ -85,11 +85,6 @@ def test_what_is_exported_is_a_model_folder(
     assert ChatTokenizer(tmp_path).decode(tokenizer.outside_text("a red ball")) == "a red ball"
 
 
-def test_a_corpus_has_as_many_examples_as_its_recipe_says(tokenizer: ChatTokenizer, tmp_path: Path) -> None:
-    found = training_corpus.make({"snapshots": 3}, tmp_path, tokenizer)
-    assert len(found["snapshots"]) == 3
-
-
 def test_the_committed_tokenizer_and_network_have_as_many_entries() -> None:
     config = json.loads((train.WEIGHTS / "config.json").read_bytes())
     assert len(ChatTokenizer(train.WEIGHTS).huggingface) == config["vocab_size"]

@@ -26,7 +26,7 @@ from speedrunner.store.records import (
 )
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
-from tests.page_elements import HOSTILE, Elements
+from tests.page_elements import HOSTILE
 from tests.speedrunner.pages.runs import CONFIG
 from tests.toy_env import Corridor
 
@@ -109,19 +109,6 @@ def test_each_primitive_is_a_step_also_within_skills(run: RunData, env: TextEnv)
     assert len(set(images)) == 4  # the refused call changed nothing
     assert images[3] == images[4]
     assert all(image.startswith("data:image/png;base64,") for image in images)
-
-
-def test_a_step_has_its_call_stack_and_the_line_that_made_each_call(run: RunData, env: TextEnv) -> None:
-    found = playback(run, episode(env, spin(env)))
-    step = found["positions"][2]
-    inner = found["frames"][step["frame"]]
-    outer = found["frames"][inner["up"]]
-    assert (outer["call"], outer["up"]) == ("spin()", None)
-    assert (inner["call"], inner["line"], step["line"]) == ("_once(times=1)", 4, 3)
-    lines = [Elements(line).text for line in found["sources"][outer["source"]]["lines"]]
-    assert lines[inner["line"] - 1] == "    return _once(1)"
-    lines = [Elements(line).text for line in found["sources"][inner["source"]]["lines"]]
-    assert lines[step["line"] - 1] == "    return turn_left()"
 
 
 def test_a_module_that_replaced_another_one_shows_its_own_source(run: RunData, env: TextEnv) -> None:

@@ -25,7 +25,7 @@ def talk(*steps: tuple[str, str], conversation: int = 0, **changes: Any) -> list
             0.1,
             conversation=conversation,
             call=ToolCall(name, {}),
-            executed=CallNode(name, "primitive", {}, **({"result": reply} | changes)),
+            executed=CallNode(name, "primitive", **({"arguments": {}, "result": reply} | changes)),
         )
         for before, (name, reply) in zip(read, steps, strict=False)
     ]
@@ -34,49 +34,29 @@ def talk(*steps: tuple[str, str], conversation: int = 0, **changes: Any) -> list
 WALL = ("forward", "A wall is in front of you.")
 
 
-def test_a_call_with_the_result_of_the_call_before_is_a_repeat() -> None:
-    assert count_repeats(talk(WALL, WALL, WALL)) == 2
+ROOMS = [("explore", f"False\n\nLast observation:\nroom {number}") for number in (0, 1, 2)]
+NO_CALL = Turn([Message("tool", WALL[1])], "", Usage(), 0.1, error="no call")
 
 
 @pytest.mark.parametrize(
-    ("second", "what"),
+    ("what", "turns", "repeats"),
     [
-        (("left", WALL[1]), "another tool"),
-        (("forward", "A door is in front of you."), "another result"),
+        ("the result of the call before", talk(WALL, WALL, WALL), 2),
+        ("another tool", talk(WALL, ("left", WALL[1]), WALL), 0),
+        ("another result", talk(WALL, ("forward", "A door is in front of you."), WALL), 0),
+        ("other arguments", [*talk(WALL), *talk(WALL, arguments={"steps": 2})], 0),
+        ("another reply, where the result shows nothing", talk(*ROOMS, ("submit", ""), result=False), 0),
+        ("the same reply", talk(*[ROOMS[1]] * 3, ("submit", ""), result=False), 2),
+        ("no result", talk(*[("move_right", "None")] * 5, result=None), 0),
+        ("the same error", talk(*[("open", "Error: locked")] * 3, result=None, error="locked"), 2),
+        ("no call", [NO_CALL, NO_CALL, NO_CALL], 0),
+        ("a series that an answer without a call ends", [*talk(WALL), NO_CALL, *talk(WALL)], 0),
     ],
 )
-def test_other_calls_and_other_results_are_no_repeats(second: tuple[str, str], what: str) -> None:
-    assert count_repeats(talk(WALL, second, WALL)) == 0, what
-
-
-def test_other_arguments_are_no_repeat() -> None:
-    turns = talk(WALL, WALL)
-    assert turns[1].executed is not None
-    turns[1].executed.arguments = {"steps": 2}
-    assert count_repeats(turns) == 0
-
-
-def test_the_reply_counts_where_the_result_does_not_show_the_world() -> None:
-    walk = [("explore", f"False\n\nLast observation:\nroom {number}") for number in range(3)]
-    assert count_repeats(talk(*walk, ("submit", ""), result=False)) == 0
-    stuck = [("explore", "False\n\nLast observation:\nroom 1")] * 3
-    assert count_repeats(talk(*stuck, ("submit", ""), result=False)) == 2
-
-
-def test_a_call_that_returns_nothing_does_not_repeat_one() -> None:
-    assert count_repeats(talk(*[("move_right", "None")] * 5, result=None)) == 0
-
-
-def test_an_equal_error_is_an_equal_result() -> None:
-    refused = [("open", "Error: it is locked")] * 3
-    assert count_repeats(talk(*refused, result=None, error="it is locked")) == 2
-
-
-def test_answers_without_a_call_do_not_count_and_end_a_series() -> None:
-    none = Turn([Message("tool", WALL[1])], "", Usage(), 0.1, error="no call")
-    assert count_repeats([none, none, none]) == 0
-    first, second = talk(WALL, WALL)
-    assert count_repeats([first, none, second]) == 0
+def test_a_call_with_the_result_of_the_call_before_is_a_repeat(
+    what: str, turns: list[Turn], repeats: int
+) -> None:
+    assert count_repeats(turns) == repeats, what
 
 
 def test_each_conversation_is_compared_with_itself() -> None:

@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speedrunner.store.files import (
-    StorageError,
-)
+from speedrunner.store.files import StorageError
 from speedrunner.store.json_records import UnknownFormat, append_record, find_end, read_records, repair
 from speedrunner.store.records import Trajectory
 from tests.processes import HANGS_S

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from serving.meter import LedgerRow
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Module, apply_hunks, attempts, hunks
 from speedrunner.store.stored_run import sleep_key
@@ -21,13 +21,7 @@ def test_the_highest_attempt_of_an_episode_is_known_from_the_ledger():
         {"episode": sleep_key(1), "attempt": "10"},
         {"role": "readiness"},
     )
-    rows = [
-        LedgerRow(
-            request="r", retry=0, time=0.0, labels=each, model="m", status="ok", wasted=False, usage=None,
-            seconds=0.0,
-        )
-        for each in labels
-    ]  # fmt: skip
+    rows = [replace(request(), labels=row) for row in labels]
     assert attempts(rows) == {"train/0000": 2, "sleep/0001": 10}
 
 

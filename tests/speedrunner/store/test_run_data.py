@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
@@ -12,21 +13,14 @@ from speedrunner.store.records import AgentRecord, Policy, Termination, Turn
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
+from tests.speedrunner.run_samples import request as make_request
 from tests.speedrunner.run_samples import sleep, trajectory
 
 
 def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:
-    return LedgerRow(
-        request=f"r{number}",
-        time=1000.0 + number,
-        labels=labels,
-        model="tiny-random",
-        status="ok" if usage else "failed",
-        wasted=wasted,
-        usage=usage,
-        seconds=0.5,
-        retry=0,
-        error=None if usage else "connection lost",
+    status = "ok" if usage else "failed"
+    return replace(
+        make_request(), request=f"r{number}", labels=labels, status=status, wasted=wasted, usage=usage
     )
 
 
@@ -127,13 +121,12 @@ class TestOneEpisode:
         assert every.count("train/0000") == 2
 
 
-class TestBadInput:
-    @pytest.mark.parametrize("text", ["a: [1", "just text", ""])
-    def test_a_damaged_configuration(self, run, text):
-        (run.path / "config.yaml").write_text(text)
-        with pytest.raises(RunDirectoryError, match=r"config\.yaml") as error:
-            _ = load(run.path).config
-        assert "\n" not in str(error.value)
+@pytest.mark.parametrize("text", ["a: [1", "just text", ""])
+def test_a_damaged_configuration(run, text):
+    (run.path / "config.yaml").write_text(text)
+    with pytest.raises(RunDirectoryError, match=r"config\.yaml") as error:
+        _ = load(run.path).config
+    assert "\n" not in str(error.value)
 
 
 def test_a_file_that_has_lost_records_since_a_step_ended_is_named_with_both_sizes(run):
@@ -170,18 +163,11 @@ def test_episodes_without_the_sizes_of_their_files_are_refused(run):
                 open_it(run.path)
 
 
-class TestBrokenLines:
-    """A line in the middle of a file is cut off."""
-
-    @pytest.fixture
-    def broken(self, run):
-        for name in ("episodes.jsonl", "trajectories/batch_0000.jsonl"):
-            first, second, *rest = (run.path / name).read_bytes().splitlines(keepends=True)
-            (run.path / name).write_bytes(first + second[:40] + b"\n" + b"".join(rest))
-        return run.path
-
-    def test_they_are_errors_for_whatever_needs_all_records(self, broken):
-        with pytest.raises(StorageError, match=r"episodes\.jsonl, line 2"):
-            _ = load(broken).rows
-        with pytest.raises(StorageError, match=r"batch_0000\.jsonl, line 2"):
-            load(broken).trajectories()
+def test_a_line_that_is_cut_off_in_the_middle_is_named_by_whatever_needs_all_records(run):
+    for name in ("episodes.jsonl", "trajectories/batch_0000.jsonl"):
+        first, second, *rest = (run.path / name).read_bytes().splitlines(keepends=True)
+        (run.path / name).write_bytes(first + second[:40] + b"\n" + b"".join(rest))
+    with pytest.raises(StorageError, match=r"episodes\.jsonl, line 2"):
+        _ = load(run.path).rows
+    with pytest.raises(StorageError, match=r"batch_0000\.jsonl, line 2"):
+        load(run.path).trajectories()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ import pytest
 from speedrunner.store import run_lock as lock_module
 from speedrunner.store.run_lock import STALE_S, LockHeld, LockLost, Owner, RunLock
 from tests.processes import HANGS_S
+from tests.stand_in_slurm import stand_in
 
 HOLD = """
 import sys, time
@@ -144,34 +146,16 @@ class TestStaleLocks:
             lock.check()
 
     @pytest.mark.process
-    @pytest.mark.parametrize(
-        ("answer", "gone"),
-        [
-            ("echo RUNNING", False),
-            ("echo COMPLETING", False),
-            ("echo PENDING", True),
-            ("true", True),
-            ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
-            ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False),
-        ],
-    )
+    @pytest.mark.parametrize(("states", "is_gone"), [("RUNNING", False), ("PENDING", True)])
     def test_slurm_is_asked_for_the_job_of_an_owner_on_another_machine(
-        self, path, left, answer, gone, tmp_path, monkeypatch
+        self, path, left, states, is_gone, tmp_path, monkeypatch
     ):
         move_to_another_machine(path, silent_for=45)
-        program = tmp_path / "bin" / "squeue"
-        program.parent.mkdir()
-        program.write_text(
-            f"#!/bin/sh\n[ \"$*\" = '--noheader --jobs=4711 --format=%T' ] || exit 9\n{answer}\n"
-        )
-        program.chmod(0o700)
-        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-        if gone:
-            with RunLock(path) as lock:
-                lock.check()
-        else:
-            with pytest.raises(LockHeld, match="on node7"), RunLock(path):
-                pass
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+        given = stand_in(tmp_path, "squeue", states)
+        with nullcontext() if is_gone else pytest.raises(LockHeld, match="on node7"), RunLock(path):
+            pass
+        assert "--jobs=4711" in given()
 
     @pytest.mark.parametrize(
         "field", [None, {"since": 1e300}, {"since": -1e18}, {"pid": 10**30}, {"pid": -1}]

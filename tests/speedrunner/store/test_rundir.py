@@ -1,12 +1,8 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import stat
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -159,57 +155,6 @@ class TestOpeningAgain:
         ):
             pass
         assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
-
-
-PLAY_ON = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])  # the checkout
-from tests.speedrunner.run_samples import request, trajectory
-from speedrunner.store.records import Policy
-from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.episode_summary import summarize_episode
-with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
-    run.write_config("seed: 1")
-    for number in range(len(run.state.finished), 100_000):
-        episode = trajectory(f"train/{number:04d}", text="x" * 20_000)
-        run.append_request(request(episode.episode))
-        if episode.episode not in [key.episode for key in run.read().trajectories(number)]:
-            run.append_trajectory("train", number, episode)
-            run.append_episode(summarize_episode(episode, "train", number))
-        if number not in run.policies.versions():
-            run.write_policy(Policy(version=number))
-        run.mark_finished(episode.episode)
-        print(episode.episode, flush=True)
-"""
-
-
-@pytest.mark.process
-def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
-    """A process that plays without pause is killed again and again; each time it is gone on with."""
-    acknowledged = []
-    moments = random.Random(5)
-    for _ in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", PLAY_ON, str(path), str(Path(__file__).parents[3])],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        acknowledged += [process.stdout.readline().strip() for _ in range(moments.randrange(1, 6))]
-        time.sleep(moments.random() / 50)  # anywhere within the next episodes
-        process.kill()
-        acknowledged += process.communicate()[0].split()
-    with RunDirectory.open_for_writing(path) as run:
-        finished = run.state.finished
-        played = [episode.episode for episode in run.read().trajectories()]
-        assert set(acknowledged) <= set(finished)
-        assert finished == played[: len(finished)]
-        assert played == [f"train/{number:04d}" for number in range(len(played))]
-        assert len(played) <= len(finished) + 1
-        assert [row.episode for row in run.read().episodes] == played
-        assert {row.labels.get("episode") for row in run.read().ledger} >= set(played)
-        assert all(run.policies.load(version) for version in run.policies.versions())
-        assert not list(path.rglob(".*"))
 
 
 class TestLinks:

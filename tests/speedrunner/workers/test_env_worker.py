@@ -173,22 +173,6 @@ class TestSkills:
         )
         assert [each.error is None for each in node.calls] == [True, False]
 
-    @pytest.mark.parametrize("caught", ["Exception", "BaseException"])
-    async def test_a_skill_that_goes_on_after_the_end_is_ended(self, pool: WorkerPool, caught: str) -> None:
-        source = f'''
-            def skill():
-                """Walk for ever."""
-                while True:
-                    try:
-                        walk()
-                    except {caught}:
-                        pass
-        '''
-        executed = await play(pool, source, distance=3)
-        assert executed.termination is Termination.SUCCESS
-        assert len(executed.node.calls) == executed.actions == 3
-        assert (executed.node.error or "").startswith("EpisodeEnded: stopped because the environment has")
-
     async def test_a_skill_is_unwound_at_the_limit_of_its_call_and_the_episode_continues(
         self, pool: WorkerPool
     ) -> None:
@@ -226,19 +210,6 @@ async def worker(pool: WorkerPool) -> AsyncIterator[EnvWorker]:
 
 
 class TestWorker:
-    async def test_plays_episodes(self, worker: EnvWorker) -> None:
-        library = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
-        for _ in range(2):
-            opening = await worker.reset(Task(ENV, "default", 4), library.module(), 1)
-            assert opening.observation == "You are at field 0. The flag is at field 4."
-            assert worker.outcome == Outcome(0.0, False, {"position": 0})
-            executed = await worker.execute(ToolCall("hop", {}), HANGS_S)
-            assert (
-                executed.node.result == executed.observation == "You are at field 2. The flag is at field 4."
-            )
-            assert (executed.termination, worker.outcome) == (Termination.ACTION_LIMIT, executed.outcome)
-            worker.finish()
-
     async def test_goes_on_with_other_skills_in_the_same_world(self, worker: EnvWorker) -> None:
         first = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
         await worker.reset(Task(ENV, "default", 10), first.module(), 3)
@@ -260,7 +231,7 @@ class TestWorker:
         assert (await worker.execute(ToolCall("skip", {}), HANGS_S)).termination is Termination.ACTION_LIMIT
 
 
-class TestHostileSkills:
+class TestExceptions:
     async def test_whatever_it_raises_is_its_error(self, pool: WorkerPool, golden: Golden) -> None:
         bodies = (
             "raise SystemExit(3)",
