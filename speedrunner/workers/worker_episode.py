@@ -20,7 +20,7 @@ from speedrunner.workers.sandbox.child.run_skills import bound
 from speedrunner.workers.sandbox.child.values import valid_text
 from speedrunner.workers.sandbox.child_process import ChildPool
 from speedrunner.workers.sandbox.isolation import SandboxError
-from speedrunner.workers.sandbox.skill_process import Ended, Granted, Refused, Skills
+from speedrunner.workers.sandbox.skill_process import Ended, Refused, Skills
 from speedrunner.workers.worker_messages import Execute, Executed, Fault, Opened, Reset
 
 
@@ -49,7 +49,7 @@ class WorkerEpisode:
         self._call_actions = 0
         self._observation: str | None = None
         self._room = EpisodeRoom()
-        self._tree = CallTree("", "tool", {}, self._room)
+        self.tree = CallTree("", "tool", {}, self._room)
         self._primitives = {primitive.name: primitive for primitive in env.primitives}
         self._skills: Skills | None = None
         if request.module.public:
@@ -82,10 +82,10 @@ class WorkerEpisode:
             ended = self._run(name, arguments, request.time_limit_s)
         except EnvironmentBroke as broken:
             return broken.fault
-        self._tree.end(0, ended.result, ended.error, ended.omitted)
+        self.tree.end(0, ended.result, ended.error, ended.omitted)
         outcome = self._env.outcome()
         return Executed(
-            node=self._tree.root,
+            node=self.tree.root,
             observation=self._observation,
             free_observation=self._env.free_observation(),
             outcome=outcome,
@@ -101,7 +101,7 @@ class WorkerEpisode:
 
     def call(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
-    ) -> Granted | Refused:
+    ) -> str | Refused | None:
         """Run a primitive for a skill, and record it."""
         if (primitive := self._primitives.get(name)) is None:
             raise InvalidMessage(f"the call of a primitive that is none ({name[:80]!r})")
@@ -115,38 +115,30 @@ class WorkerEpisode:
         began = time.perf_counter()
         answer = problem or self._act(primitive, arguments)
         seconds = time.perf_counter() - began
-        acted = primitive.advances and isinstance(answer, Granted)
-        self._tree.add(name, arguments, *_outcome(answer), seconds=seconds, acted=acted, line=line)
+        acted = primitive.advances and not isinstance(answer, Refused)
+        self.tree.add(name, arguments, *_outcome(answer), seconds=seconds, acted=acted, line=line)
         return answer
-
-    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
-        """Record that another skill called this skill."""
-        self._tree.begin(name, arguments, line)
-
-    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
-        """Record how such a call ended."""
-        self._tree.end(depth, result, error, omitted)
 
     def _run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
         """Run the actor's call."""
         if name in self._public and self._skills is not None:
-            self._tree = CallTree(name, "skill", arguments, self._room)
+            self.tree = CallTree(name, "skill", arguments, self._room)
             return self._skills.run(name, arguments, limit_s)
         if (primitive := self._primitives.get(name)) is None:
-            self._tree = CallTree(name, "tool", arguments, self._room)
+            self.tree = CallTree(name, "tool", arguments, self._room)
             names = ", ".join([*self._primitives, *self._public])
             return Ended(None, f"LookupError: there is no tool {name[:80]!r}; available: {names}")
         if (refused := self._refusal(primitive)) is not None:
-            self._tree = CallTree(name, "tool", arguments, self._room)
+            self.tree = CallTree(name, "tool", arguments, self._room)
             return Ended(*_outcome(refused))
         arguments, problem = _bound(primitive, (), arguments)
-        self._tree = CallTree(name, "primitive", arguments, self._room)
+        self.tree = CallTree(name, "primitive", arguments, self._room)
         answer = problem or self._act(primitive, arguments)
-        if primitive.advances and isinstance(answer, Granted):
-            self._tree.count_action()
+        if primitive.advances and not isinstance(answer, Refused):
+            self.tree.count_action()
         return Ended(*_outcome(answer))
 
-    def _act(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Granted | Refused:
+    def _act(self, primitive: Primitive, arguments: Mapping[str, Any]) -> str | Refused | None:
         try:
             text = self._env.call(primitive.name, **arguments)
         except InvalidPrimitiveCall as error:
@@ -159,7 +151,7 @@ class WorkerEpisode:
             self._actions += 1
             self._call_actions += 1
         self._observation = text
-        return Granted(text)
+        return text
 
     def _refusal(self, primitive: Primitive) -> Refused | None:
         if self._env.done:
@@ -190,11 +182,9 @@ def _bound(
         return {}, Refused("TypeError", str(error))
 
 
-def _outcome(answer: Granted | Refused) -> tuple[str | None, str | None]:
+def _outcome(answer: str | Refused | None) -> tuple[str | None, str | None]:
     """Return the result and the error to record."""
-    if isinstance(answer, Granted):
-        return answer.result, None
-    return None, f"{answer.kind}: {answer.text}"
+    return (None, f"{answer.kind}: {answer.text}") if isinstance(answer, Refused) else (answer, None)
 
 
 def fault(error: BaseException, what: str) -> Fault:

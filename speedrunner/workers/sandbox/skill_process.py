@@ -10,6 +10,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from speedrunner.store.records import Module
+from speedrunner.workers.call_tree import CallTree
 from speedrunner.workers.sandbox.channel import (
     STOP_S,
     ChannelClosed,
@@ -77,13 +78,6 @@ _SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(C
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """A primitive was run."""
-
-    result: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """A primitive was not run: `kind` is the name of the exception that the skill gets.
 
@@ -97,19 +91,18 @@ class Refused:
 
 
 class World(Protocol):
-    """The world that skills act upon; it also records their calls. If it raises an exception, the child is
-    ended."""
+    """The world that skills act upon. If it raises an exception, the child is ended.
+
+    Attributes:
+        tree: records the running tool call.
+    """
+
+    tree: CallTree
 
     def call(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
-    ) -> Granted | Refused:
-        """Run a primitive, which the running skill calls in this line."""
-
-    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
-        """Record that the running skill called another one in this line."""
-
-    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
-        """Record how the skill at a depth (from 1) ended."""
+    ) -> str | Refused | None:
+        """Run a primitive, which the running skill calls in this line. Returns its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,21 +165,21 @@ class Skills:
             while not isinstance(said := child.channel.receive(_SAID, deadline), End):
                 match said:
                     case Call():
-                        in_time = time.monotonic() < due
-                        answer = (
-                            self._world.call(said.name, said.args, said.kwargs, said.line)
-                            if in_time
-                            else stopped
-                        )
-                        child.channel.send(_words(answer), deadline)
-                        if isinstance(answer, Refused) and answer.final and refusal is None:
+                        answer: str | Refused | None = stopped
+                        if time.monotonic() < due:
+                            answer = self._world.call(said.name, said.args, said.kwargs, said.line)
+                        if not isinstance(answer, Refused):
+                            child.channel.send(("return", answer), deadline)
+                            continue
+                        child.channel.send(("refuse", answer.kind, answer.text), deadline)
+                        if answer.final and refusal is None:
                             refusal, deadline = answer, min(deadline, time.monotonic() + UNWIND_S)
                     case Enter():
                         if said.name not in self._names:
                             raise InvalidMessage(f"the call of a skill that is none ({said.name[:80]!r})")
-                        self._world.enter(said.name, said.arguments, said.line)
+                        self._world.tree.begin(said.name, said.arguments, said.line)
                     case Leave():
-                        self._world.leave(said.depth, said.omitted, said.result, said.error)
+                        self._world.tree.end(said.depth, said.result, said.error, said.omitted)
             child.pause()  # it may report that it has ended, and continue
             return Ended(said.result, said.error, said.omitted)
         except ChannelTimeout:
@@ -219,9 +212,3 @@ class Skills:
         child.channel.give(self._load_message, deadline)
         child.channel.receive(_LOADED, deadline)
         child.pause()
-
-
-def _words(answer: Granted | Refused) -> tuple[str, ...] | tuple[str, str | None]:
-    if isinstance(answer, Granted):
-        return "return", answer.result
-    return "refuse", answer.kind, answer.text

@@ -306,14 +306,6 @@ class TestFaults:
             async with episode(pool, library) as call_again:
                 assert (await call_again("walk")).node.error is None
 
-    async def test_a_worker_that_dies_between_episodes_is_replaced_unnoticed(self, pool: WorkerPool) -> None:
-        async with pool.worker() as worker:
-            await worker.reset(Task(ENV, "default", 10), skills().module(), None)
-        os.kill(worker.pid, signal.SIGKILL)
-        await until(lambda: not is_alive(worker.pid))
-        async with episode(pool, skills()) as call:
-            assert (await call("walk")).node.error is None
-
     async def test_signals_to_the_group_are_the_owners_affair(self, pool: WorkerPool) -> None:
         async with pool.worker() as worker:
             await worker.reset(Task(ENV, "default", 10), skills().module(), None)

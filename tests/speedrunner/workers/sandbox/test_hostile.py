@@ -237,27 +237,15 @@ def devices(pid: int) -> list[str]:
 
 class TestWhatIsRecorded:
     async def test_replaced_primitives_move_nothing(self, pool: WorkerPool) -> None:
-        body = "global walk\nwalk = lambda *a: 'You are at the flag.'\nreturn walk(50)"
         async with pool.worker() as worker:
-            executed = await play(worker, body)
-        assert (executed.node.result, executed.actions, executed.termination) == (
-            "You are at the flag.",
-            0,
-            None,
-        )
-        assert executed.outcome.score == 0
-        assert executed.node.calls == []
+            executed = await play(worker, "global walk\nwalk = lambda *a: 'won'\nreturn walk(50)")
+        assert (executed.node.result, executed.outcome.score) == ("won", 0)
+        assert (executed.actions, executed.node.calls, executed.termination) == (0, [], None)
 
     async def test_a_silenced_tracer_hides_no_primitive(self, pool: WorkerPool) -> None:
-        body = """
-            import gc
-            tracer = next(o for o in gc.get_objects() if type(o).__name__ == "Tracer")
-            type(tracer)._report = lambda *a: None
-            helper(1)
-            walk(2)
-            walk(3)
-            return helper(2)
-        """
+        body = (
+            "type(of_its_worker('Tracer'))._report = lambda *a: None\nhelper(1); walk(2); helper(2); walk(3)"
+        )
         async with pool.worker() as worker:
             executed = await play(worker, body)
         assert names(executed.node) == ["walk", "walk"]
