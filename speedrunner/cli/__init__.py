@@ -1,2 +1,2 @@
-"""The command line: `main` has the application, `command` the parts that commands share, the others the
+"""The command line: `app` has the application, `command` the parts that commands share, the others the
 commands."""

@@ -21,8 +21,7 @@ from serving.weights import model_path, recipe_command
 from speedrunner.cli.command import AsJson, RunOrList, RunsFolder, key_values
 from speedrunner.cli.output import end_report, say, say_error, waiting_line
 from speedrunner.cluster.doctor import examine
-from speedrunner.cluster.needs import find_needs
-from speedrunner.cluster.prepare import prepare_needs
+from speedrunner.cluster.needs import find_needs, prepare_needs
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.setup import actor_model_config

@@ -38,8 +38,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
     """
     config = _choose_config(overrides or [], trust or [])
     from speedrunner.cli.run_summary import configure_logging, play_and_print
-    from speedrunner.runs.outline import describe_plan
-    from speedrunner.runs.planned_runs import PlannedRun
+    from speedrunner.runs.planned_runs import PlannedRun, describe_plan
     from speedrunner.runs.setup import set_up
 
     configure_logging(config)
@@ -170,8 +169,7 @@ def _sweep_here(grid: Grid, at_once: int, part: str | None, *, dry_run: bool) ->
     listed = grid.runs()
     from speedrunner.cli.run_summary import configure_logging, play_and_print
     from speedrunner.results.analysis_plan import write_plan
-    from speedrunner.runs.outline import describe_plan
-    from speedrunner.runs.planned_runs import parse_part, set_up_runs, split_into_parts
+    from speedrunner.runs.planned_runs import describe_plan, parse_part, set_up_runs, split_into_parts
 
     runs = set_up_runs(listed)
     log_prefix = ""

@@ -21,8 +21,7 @@ from serving.new_model_config import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import adopt
 from serving.weights import model_path
-from speedrunner.cluster.needs import Needs
-from speedrunner.cluster.prepare import open_task
+from speedrunner.cluster.needs import Needs, open_task
 from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.plain.slurm import time_left_s

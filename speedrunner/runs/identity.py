@@ -60,8 +60,6 @@ BLOCK, STRIDE = 4096, 4 * 2**20
 """Bytes read per stretch of weights. Reading all of them would take minutes, and different weights differ in
 every large tensor."""
 
-NOT_KNOWN = "its earlier inputs are unknown"
-
 
 def identity(setup: Setup, say: Callable[[str], None]) -> Process:
     """Return the record of this process. The folder of a bundled model is created first if it is missing.
@@ -122,16 +120,13 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
     }
 
 
-def accept_changes(path: Path, before: Process | None, after: Process, *, accept: bool) -> Process:
+def accept_changes(path: Path, before: Process, after: Process, *, accept: bool) -> Process:
     """Return `after` with its changes, if it may continue the work of `before`.
-
-    Args:
-        before: `None` if a run has been played and has no record of its process.
 
     Raises `RunDirectoryError`: the changes would make it another run, or they are not accepted.
     """
-    differences = [NOT_KNOWN] if before is None else changes(before, after)
-    refused = [change for change in differences if not change.startswith((*ACCEPTABLE, NOT_KNOWN))]
+    differences = changes(before, after)
+    refused = [change for change in differences if not change.startswith(ACCEPTABLE)]
     if refused:
         raise RunDirectoryError(
             f"{path} was played with other inputs: {'; '.join(differences)}; undo the change, or start"

@@ -205,9 +205,8 @@ def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> 
     """
     before = run.processes
     process = identity(with_recorded_contexts(run.path, before, setup), say)
-    if before or run.episodes:  # a process without a record has played none
-        newest = before[-1] if before else None
-        process = accept_changes(run.path, newest, process, accept=setup.config.run.accept_changes)
+    if before:
+        process = accept_changes(run.path, before[-1], process, accept=setup.config.run.accept_changes)
     return process
 
 
@@ -249,14 +248,15 @@ def _settings_here(run: RunData, setup: Setup) -> Config:
         StorageError: the run cannot be read.
     """
     before, after = run.settings, setup.config
-    model = before.model
-    if _is_file(model.name) and _is_file(after.model.name):
-        model = msgspec.structs.replace(model, name=after.model.name)
-    if _is_file(model.inducer_name) and _is_file(after.model.inducer_name):
-        model = msgspec.structs.replace(model, inducer_name=after.model.inducer_name)
+    places = {
+        key: getattr(after.model, key)
+        for key in ("name", "inducer_name")
+        if _is_file(getattr(before.model, key)) and _is_file(getattr(after.model, key))
+    }
     start = before.run.start_from
     if start is not None and after.run.start_from not in (None, start) and run.policies.versions():
         start = after.run.start_from if setup.initial_policy() == run.policies.load(0) else start
+    model = msgspec.structs.replace(before.model, **places)
     return msgspec.structs.replace(before, model=model).with_run(start_from=start)
 
 

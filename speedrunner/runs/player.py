@@ -84,7 +84,8 @@ async def play_runs(
     for group in groups:
 
         async def play(group: Sequence[PlannedRun] = group) -> list[Reconciliation]:
-            return await _RunsOfServer(session, session.list_playable(group)).play()
+            queue = [run for run in group if run.path in unfinished and run.path not in session.failures]
+            return await _RunsOfServer(session, queue).play()
 
         try:
             reconciliations += await survive_deaths(play, shutdown, session.say)
@@ -140,10 +141,6 @@ class _Session:
     unfinished: set[str]
     failures: dict[str, str] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
-
-    def list_playable(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-        """Return the runs that are unfinished and have not stopped."""
-        return [run for run in runs if run.path in self.unfinished and run.path not in self.failures]
 
     def say(self, line: str) -> None:
         """Print a line."""

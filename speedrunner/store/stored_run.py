@@ -104,8 +104,6 @@ class RunFiles:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.policies = PolicyStore(path / "policies")
-        self.server_log = path / "server.log"
-        self.inducer_server_log = path / "inducer_server.log"
         self.worker_log = path / "workers.log"
         self.config = path / "config.yaml"
         self.processes = path / "processes.jsonl"

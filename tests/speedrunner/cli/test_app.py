@@ -129,16 +129,6 @@ class TestCommands:
             line.split() for line in again.stdout.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)
         ] == rows
 
-    def test_paths_are_printed_as_they_are(self, corridor: Runs) -> None:
-        run = corridor(script(), "method=react", "run.rollouts=0", "run.test_episodes=1")
-        run.folder = run.folder / "a[bold]b :smile:"
-        run.folder.mkdir()
-        arguments = [each for each in run.overrides() if not each.startswith(("run.dir", "model.name"))]
-        quoted = [f"run.dir='{run.dir}'", f"model.name='{run.folder}/scripted.yaml'"]
-        done = in_process("run", *arguments, *quoted)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.rstrip().endswith(f"The run's files are in {run.dir}")
-
     def test_somebodys_own_environment_and_method_lie_in_the_current_folder(self, corridor: Runs) -> None:
         run = corridor(script(), "run.rollouts=0", "run.test_episodes=1")
         toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
@@ -279,14 +269,6 @@ class TestBadInput:
         note("a version that is no number", ":newest")
         note("a run that trains, with --trust", "", "--trust", "a:B")
         golden("runs/refused_evaluations.txt", table(lines, RUN=run.dir))
-
-    async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, killed: ScriptedRun) -> None:
-        run = killed.copy()
-        for name in ("requests.jsonl", "episodes.jsonl", "evaluations/0000.jsonl"):
-            with (run.dir / name).open("ab") as file:
-                file.write(b'{"episode": "test/00')
-        await run.play()
-        check_whole(run)
 
     def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN))

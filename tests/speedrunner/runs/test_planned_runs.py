@@ -1,4 +1,4 @@
-"""Runs that are dealt out to servers and jobs: every run once, those that need each other together."""
+"""Runs to play: what they would do, and how they are dealt out to servers and jobs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from serving.model_configs import MODELS
+from speedrunner.config.compose import compose
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.planned_runs import (
+    Outline,
     PlannedRun,
+    outline_runs,
     parse_part,
     set_up_runs,
     split_by_server,
     split_into_parts,
 )
+from speedrunner.runs.setup import set_up
+from speedrunner.store.stored_run import RunDirectoryError
+from tests.scripted_engine import refuse
+from tests.scripted_runs import CORRIDOR, Runs, in_process, script
 
 pytestmark = pytest.mark.process
 
-MODELS = """
+
+TWO_MODELS = """
 - env: babyai
   model: [tiny, tiny-random]
   run.seed: [0, 1, 2, 3]
@@ -47,7 +56,7 @@ def models(dealt: list[list[PlannedRun]]) -> list[set[str]]:
 
 @pytest.mark.parametrize("number", [None, 2, 3, 5, 8])
 def test_every_run_is_in_one_part_with_others_of_its_model(tmp_path: Path, number: int | None) -> None:
-    runs = listed(tmp_path, MODELS)
+    runs = listed(tmp_path, TWO_MODELS)
     dealt = split_into_parts(runs, number)
     assert sorted(chain.from_iterable(names(dealt))) == sorted(each.name for each in runs)
     assert all(len(model) == 1 for model in models(dealt))
@@ -99,7 +108,7 @@ def test_whoever_knows_their_number_deals_them_out_alike(tmp_path: Path) -> None
 @pytest.mark.parametrize("number", [1, 9])
 def test_too_few_and_too_many_are_refused_with_what_can_be(tmp_path: Path, number: int) -> None:
     with pytest.raises(InvalidConfig, match=f"^{number} parts are not possible: 2 at least.* and 8 at most"):
-        split_into_parts(listed(tmp_path, MODELS), number)
+        split_into_parts(listed(tmp_path, TWO_MODELS), number)
 
 
 def test_runs_that_begin_with_each_other_count_as_one(tmp_path: Path) -> None:
@@ -145,3 +154,84 @@ class TestModelsThatPlayEachOther_sLibraries:
     def test_one_model_has_one_server(self, tmp_path: Path) -> None:
         (group,) = split_by_server(listed(tmp_path, self.TEXT, "model=tiny-hybrid"))
         assert len(group) == 2
+
+
+RUNS = """
+- {env: babyai, method: [react, speedrunner], model: tiny-random, run.seed: [0, 1, 2]}
+- {env: babyai, method: asi, model: tiny-random}
+"""
+SMALL = ("run.rollouts=20", "run.sleep_every=10", "run.eval_every=20", "run.test_episodes=5")
+
+
+def planned(folder: Path, *given: str) -> list[PlannedRun]:
+    """Return the runs of the list; their folder is next to it."""
+    file = folder / "runs.yaml"
+    file.write_text(RUNS)
+    return set_up_runs(Grid(file, [*SMALL, *given], root=folder / "runs").runs(), plays_here=False)
+
+
+def outlines(folder: Path, *given: str) -> dict[str, Outline]:
+    """Return the outlines by method, and `all`."""
+    return {name.split()[-2:][0]: outline for name, outline in outline_runs(planned(folder, *given)).items()}
+
+
+def test_a_condition_has_one_row_with_the_sums_of_its_runs(tmp_path: Path) -> None:
+    found = outlines(tmp_path)
+    assert [*found] == ["react", "speedrunner", "asi", "all"]
+    assert (found["react"].runs, found["react"].episodes, found["react"].sleeps) == (3, 3 * 2 * 5, 0)
+    assert (found["speedrunner"].episodes, found["speedrunner"].sleeps) == (3 * (20 + 2 * 5), 3 * 2)
+    assert found["speedrunner"].requests == 3 * (30 * 30 + 2 * 6)
+
+
+def test_methods_whose_sleeps_have_no_limit_are_named(tmp_path: Path) -> None:
+    found = outlines(tmp_path)
+    assert (found["asi"].requests, found["asi"].unlimited) == (30 * 30, ["asi"])
+    assert (found["speedrunner"].unlimited, found["all"].unlimited) == ([], ["asi"])
+
+
+def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Path) -> None:
+    planned(tmp_path)
+    command = ["sweep", str(tmp_path / "runs.yaml"), *SMALL, f"--dir={tmp_path / 'runs'}", "--dry-run"]
+    lines = in_process(*command).stdout.splitlines()
+    assert [line.split()[0] for line in lines[:5]] == ["runs", "babyai", "babyai", "babyai", "all"]
+    assert lines[4].split() == ["all", "7", "150", "8", "4,536", "+"]
+
+
+def test_a_risk_of_the_prefix_cache_is_a_note(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    flags = "  flags:\n    speculative-config: {method: mtp, num_speculative_tokens: 1}"
+    whole = (MODELS / "tiny-hybrid.yaml").read_text()
+    assert "  flags:" in whole
+    file.write_text(whole.replace("  flags:", flags))
+    small = ("env=babyai", "method=react", "run.test_episodes=2")
+    notes = one(*small, f"model={file}", f"run.dir={tmp_path / 'run'}").notes
+    assert any("(vllm#53912): run `speedrunner bench replay`." in each for each in notes)
+    assert not any("vllm#53912" in each for each in one(*small, f"run.dir={tmp_path / 'run'}").notes)
+
+
+def one(*settings: str) -> Outline:
+    return outline_runs([PlannedRun(set_up(compose(settings)))])["all"]
+
+
+@pytest.mark.parametrize(("calls", "most"), [(5, 5), (100, 6)])
+def test_a_model_config_may_allow_fewer_calls_than_the_method(tmp_path: Path, calls: int, most: int) -> None:
+    small = (f"env={CORRIDOR}", "env.train=8", "run.rollouts=8", "run.sleep_every=4", "run.eval_every=4")
+    method = ("method=speedrunner", f"method.inducer_calls={calls}", "model=tiny-random")
+    found = one(*small, *method, "run.test_episodes=2", f"run.dir={tmp_path / 'run'}")
+    episodes = found.requests - 2 * most
+    assert (found.episodes, found.sleeps, episodes % found.episodes) == (14, 2, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_of_a_run_that_is_there_what_is_left_is_counted(corridor: Runs) -> None:
+    run = corridor(script(lambda request: refuse(404, "no")), "run.rollouts=0")
+    await run.play()
+
+    def left(*more: str) -> tuple[int, int, int]:
+        found = one(*run.overrides(*more))
+        return found.runs, found.finished, found.episodes
+
+    assert left() == (0, 1, 0)
+    assert left("run.retry_faults=true") == (1, 0, 2)
+    with pytest.raises(RunDirectoryError, match=r"another configuration: run\.seed"):
+        left("run.seed=3")
