@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 import csv
+import random
 import re
 from functools import cache
-from importlib import import_module
-from operator import attrgetter
-from typing import Any
+from importlib.metadata import version
+from types import SimpleNamespace
 
+import pandas
 import pytest
 from msgspec.structs import astuple
 
 import envs
-from serving.model_configs import CHECKOUT
-from serving.model_configs import load_model_config as model
+from envs import babyai, crafter, crafter_text, scienceworld, scienceworld_tasks
+from serving.apis.chat_completions import ChatConversation
+from serving.meter import LedgerRow
+from serving.model_configs import CHECKOUT, load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.grid import grid_of
+from speedrunner.config.names import run_name
 from speedrunner.config.schema import Config
+from speedrunner.library import rules
+from speedrunner.library.definition import read_text
+from speedrunner.library.library import Library
+from speedrunner.methods import ace, asi, method_base
+from speedrunner.methods.method_registry import METHODS, make
+from speedrunner.methods.speedrunner import speedrunner_method
+from speedrunner.methods.voyager import rollout
+from speedrunner.results import libraries, means, paper
 from speedrunner.results.claims import Claim, list_claims
+from speedrunner.results.pricing import CacheRule
+from speedrunner.results.run_result import RunResult
 from speedrunner.runs.plan import Step, plan_run
+from speedrunner.store.records import Policy
+from speedrunner.workers import call_tree
 
 with (CHECKOUT / "docs/deviations.csv").open(encoding="utf-8", newline="") as file:
     ROWS = list(csv.DictReader(file))
 
-env = cache(envs.make)
+GPT, QWEN = load_model_config("gpt-5.4-mini"), load_model_config("qwen3.5-27b")
+BABYAI, CRAFTER, SCIENCEWORLD = map(envs.make, ("babyai", "crafter", "scienceworld"))
+CHECKPOINTS = (0, 50, 100, 150, 200)
+EVALUATIONS = [(point, point // 10) for point in CHECKPOINTS]
+"""Checkpoints and the versions that they evaluate."""
 
 
 def read(file: str) -> str:
     return (CHECKOUT / file).read_text(encoding="utf-8")
 
 
-def at(place: str) -> Any:
-    module, name = place.split(":")
-    return attrgetter(name)(import_module(module))
+def prompt(name: str) -> str:
+    return read(f"tests/golden/prompts/{name}.txt")
 
 
 @cache
@@ -49,24 +68,32 @@ def experiments() -> list[Config]:
 
 
 @cache
-def paper(*settings: str) -> Config:
+def in_paper(*settings: str) -> Config:
     return compose([*settings, "preset=paper"])
 
 
+def method_options(method: str, *settings: str) -> dict[str, object]:
+    return in_paper(f"method={method}", *settings).method.options
+
+
 def plan(*settings: str, trains: bool = True) -> list[Step]:
-    return plan_run(envs.make("babyai").splits(), paper(*settings).run, trains=trains)
+    return plan_run(BABYAI.splits(), in_paper(*settings).run, trains=trains)
 
 
-def prices(name: str) -> tuple[float, ...]:
-    return astuple(model(name).prices)
+def evaluations(*settings: str, trains: bool = True) -> list[Step]:
+    return [step for step in plan(*settings, trains=trains) if hasattr(step, "checkpoint")]
 
 
-def names(folder: str) -> list[str]:
-    return sorted(path.name for path in (CHECKOUT / folder).iterdir())
+def trained_tasks() -> list[envs.Task]:
+    return [task for step in plan() if hasattr(step, "batch") for task in step.tasks.values()]
 
 
 def claims() -> list[Claim]:
-    return [row for rows in list_claims() for row in rows]
+    return [claim for rows in list_claims() for claim in rows]
+
+
+def statistics(source: str) -> libraries.LibraryStatistics:
+    return libraries.library_statistics(read_text(source))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['place']} {row['paper'][:40]}" for row in ROWS])
@@ -83,451 +110,318 @@ def test_the_page_shows_rows_of_the_table() -> None:
     assert {*shown} <= {(row["place"], row["paper"], row["ours"], row["effect"]) for row in ROWS}
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("babyai/inducer", "rename_skill"),
+        ("babyai/inducer", "Make main functions public and helper functions private."),
+        ("babyai/inducer", '"name":"execute_code"'),
+        ("babyai/inducer_asi_style", "The library should contain the behavior that was observed"),
+        ("babyai/inducer_skill_folder", "returns no row now, since no skill runs"),
+        ("babyai/optimizer", "new notes that replace the current ones completely"),
+        ("babyai/asi", "its successful calls in order, without what they returned"),
+        ("babyai/asi_12_skills", "\n# routine_"),
+        ("babyai/ace_reflector_playbook", "The items that mattered:"),
+        ("babyai/actor_12_skills", "Prefer a skill that fits over many single actions."),
+        ("babyai/actor", "Your task: go to the green box after you pick up the purple ball"),
+        ("crafter/actor", "needs wood in your inventory"),
+        ("crafter/voyager_curriculum", "22. Collect Diamond"),
+        ("crafter/voyager_critic", "Before the program:"),
+    ],
+)
+def test_a_prompt_says_so(name: str, words: str) -> None:
+    assert words in prompt(name)
+
+
 def test_section_2() -> None:
-    assert paper("method=speedrunner").method.options["sees"] == "score"
-    assert (lambda tasks: len(tasks) == len({*tasks}) == 200)(
-        [task for step in plan() if hasattr(step, "batch") for task in step.tasks.values()]
-    )
-    assert len(at("speedrunner.library.rules:ALLOWED_MODULES")) == 15
+    assert method_options("speedrunner")["sees"] == "score"
+    assert len(trained_tasks()) == len({*trained_tasks()}) == 200
+    assert len(rules.ALLOWED_MODULES) == 15
 
 
 def test_section_3() -> None:
-    assert all(
-        m.initial().skills == () and m.initial().version == 0
-        for m in map(
-            at("speedrunner.methods.method_registry:make"), at("speedrunner.methods.method_registry:METHODS")
-        )
-    )
-    assert [task for step in plan() if hasattr(step, "batch") for task in step.tasks.values()] == env(
-        "babyai"
-    ).splits().train
-    assert env("crafter").splits() != env("crafter").splits(seed=1)
-    assert "policy (the library version that it was played with)" in read(
-        "speedrunner/methods/speedrunner/prompts/session.jinja"
-    )
-    assert "library_source(version)" in read("speedrunner/methods/speedrunner/prompts/session.jinja")
-    assert at("speedrunner.workers.call_tree:EPISODE_LIMIT") == 16_000_000
-    assert "rename_skill" in read("tests/golden/prompts/babyai/inducer.txt")
-    assert "Make main functions public and helper functions private." in read(
-        "tests/golden/prompts/babyai/inducer.txt"
-    )
-    assert [
-        f'"name":"routine_{n}"' in read("tests/golden/prompts/babyai/actor_12_skills.txt")
-        for n in ("002", "003")
-    ] == [True, False]
-    assert (
-        paper("method=speedrunner").method.options["code_wall_s"],
-        at("speedrunner.methods.speedrunner.speedrunner_method:SOURCE_TOKENS"),
-    ) == (60.0, 15_000)
-    assert at("speedrunner.methods.speedrunner.speedrunner_method:SLEEPS_SHOWN") == 5
-    assert paper("env=crafter").env.options["description"] == "paper"
-    assert paper().run.reply_chars == 4000
-    assert "load_trajectories(batch=None, policy=None): return recorded episodes" in read(
-        "speedrunner/methods/speedrunner/prompts/session.jinja"
-    )
-    assert (at("speedrunner.library.rules:MODULE_BYTES"), at("speedrunner.library.rules:SOURCE_LIMIT")) == (
-        1_250_000,
-        20_000,
-    )
-    assert {
-        (c.method.options["interpreter"], c.method.options["visibility"])
-        for c in runs("main")
-        if c.method.name == "speedrunner"
-    } == {("on", "split")}
+    for initial in (make(name).initial() for name in METHODS):
+        assert (initial.skills, initial.version) == ((), 0)
+    assert trained_tasks() == BABYAI.splits().train
+    assert CRAFTER.splits() != CRAFTER.splits(seed=1)
+    session = read("speedrunner/methods/speedrunner/prompts/session.jinja")
+    assert "policy (the library version that it was played with)" in session
+    assert "library_source(version)" in session
+    assert "load_trajectories(batch=None, policy=None): return recorded episodes" in session
+    assert call_tree.EPISODE_LIMIT == 16_000_000
+    shown = [f'"name":"routine_{number}"' in prompt("babyai/actor_12_skills") for number in ("002", "003")]
+    assert shown == [True, False]
+    assert method_options("speedrunner")["code_wall_s"] == 60.0
+    assert speedrunner_method.SOURCE_TOKENS == 15_000
+    assert speedrunner_method.SLEEPS_SHOWN == 5
+    assert in_paper("env=crafter").env.options["description"] == "paper"
+    assert in_paper().run.reply_chars == 4000
+    assert (rules.MODULE_BYTES, rules.SOURCE_LIMIT) == (1_250_000, 20_000)
+    ours = [config.method.options for config in runs("main") if config.method.name == "speedrunner"]
+    assert {(options["interpreter"], options["visibility"]) for options in ours} == {("on", "split")}
 
 
 def test_section_4_1() -> None:
-    assert all(
-        f"- {p.name}{p.signature}: " in read("tests/golden/prompts/babyai/inducer.txt")
-        for p in env("babyai").primitives
-    )
-    assert paper("method=react").method.options == {"train": False}
-    assert [(s.checkpoint, s.policy) for s in plan(trains=False)] == [(n, 0) for n in (0, 50, 100, 150, 200)]
-    assert model("qwen3.5-27b").roles.inducer.string_tokens == 8192
-    assert "new notes that replace the current ones completely" in read(
-        "tests/golden/prompts/babyai/optimizer.txt"
-    )
-    assert paper("method=asi").method.options["successful"] == "better_half"
-    assert {c.env.name for c in experiments() if c.method.name == "voyager"} == {"crafter"}
-    assert [name for name in ("babyai", "scienceworld", "crafter") if env(name).goals] == ["crafter"]
-    assert "its successful calls in order, without what they returned" in read(
-        "tests/golden/prompts/babyai/asi.txt"
-    )
+    listed = [f"- {primitive.name}{primitive.signature}: " for primitive in BABYAI.primitives]
+    assert all(line in prompt("babyai/inducer") for line in listed)
+    assert method_options("react") == {"train": False}
+    evaluated = [(step.checkpoint, step.policy) for step in plan(trains=False)]
+    assert evaluated == [(point, 0) for point in CHECKPOINTS]
+    assert QWEN.roles.inducer.string_tokens == 8192
+    assert method_options("asi")["successful"] == "better_half"
+    assert {config.env.name for config in experiments() if config.method.name == "voyager"} == {"crafter"}
+    assert [env.name for env in (BABYAI, SCIENCEWORLD, CRAFTER) if env.goals] == ["crafter"]
 
 
 def test_section_4_2() -> None:
-    assert {c.env.options.get("family") for c in runs("main") if c.env.name == "scienceworld"} == {3, 4}
-    assert len(at("envs.scienceworld_tasks:FAMILIES")) == 10
-    assert env("babyai").splits().train[0].name == "pick_up_seq_go_to"
-    assert paper("env=babyai").env.options["num_dists"] == 0
-    assert (len(env("crafter").goals), env("crafter").limits.actions) == (22, 2000)
-    assert [*map(at("importlib.metadata:version"), ("scienceworld", "crafter", "minigrid"))] == [
-        "1.2.3",
-        "1.8.3",
-        "3.2.0",
-    ]
+    families = {config.env.options.get("family") for config in runs("main") if config.env.name != "crafter"}
+    assert families - {None} == {3, 4}
+    assert len(scienceworld_tasks.FAMILIES) == 10
+    assert BABYAI.splits().train[0].name == "pick_up_seq_go_to"
+    assert in_paper("env=babyai").env.options["num_dists"] == 0
+    assert (len(CRAFTER.goals), CRAFTER.limits.actions) == (22, 2000)
+    assert [*map(version, ("scienceworld", "crafter", "minigrid"))] == ["1.2.3", "1.8.3", "3.2.0"]
 
 
 def test_section_4_3() -> None:
-    assert {c.model.name for c in runs("main")} == {"gpt-5.4-mini"}
-    assert {(c.run.rollouts, c.run.sleep_every) for c in experiments()} == {(200, 10), (0, 10)}
-    assert {(c.run.wall_clock_s, c.run.wall_clock) for c in experiments()} == {(1800, "all")}
-    assert "at_most" in at("serving.meter:LedgerRow").__struct_fields__
-    assert {c.run.seed for c in experiments()} == {0, 1, 2}
-    assert round(at("speedrunner.results.means:spread")([0.0, 2.0]).sd ** 2, 9) == 2
-    assert {c.run.test_episodes for c in experiments()} == {30}
-    assert {(*s.tasks.values(),) for s in plan() if hasattr(s, "checkpoint")} == {
-        (*env("babyai").splits().test,)
-    }
-    assert {c.run.eval_every for c in experiments()} == {50}
-    assert [(s.checkpoint, s.policy) for s in plan() if hasattr(s, "checkpoint")] == [
-        (n, n // 10) for n in (0, 50, 100, 150, 200)
-    ]
-    assert [s.policy for s in plan("run.eval_every=25") if hasattr(s, "checkpoint")] == [
-        0,
-        2,
-        5,
-        7,
-        10,
-        12,
-        15,
-        17,
-        20,
-    ]
-    assert paper().run.in_flight == 16
-    assert {(c.run.max_actions, c.run.stop_after_repeats) for c in experiments()} == {(None, 0)}
-    assert at("speedrunner.results.means:TESTED") == ("score", "output", "cost_usd")
+    assert {config.model.name for config in runs("main")} == {"gpt-5.4-mini"}
+    settings = [config.run for config in experiments()]
+    assert {(run.rollouts, run.sleep_every) for run in settings} == {(200, 10), (0, 10)}
+    assert {(run.wall_clock_s, run.wall_clock) for run in settings} == {(1800, "all")}
+    assert {run.seed for run in settings} == {0, 1, 2}
+    assert {(run.test_episodes, run.eval_every) for run in settings} == {(30, 50)}
+    assert {(run.max_actions, run.stop_after_repeats) for run in settings} == {(None, 0)}
+    assert in_paper().run.in_flight == 16
+    assert "at_most" in LedgerRow.__struct_fields__
+    assert means.spread([0.0, 2.0]).sd == pytest.approx(2**0.5)
+    assert {(*step.tasks.values(),) for step in evaluations()} == {(*BABYAI.splits().test,)}
+    assert [(step.checkpoint, step.policy) for step in evaluations()] == EVALUATIONS
+    often = [step.policy for step in evaluations("run.eval_every=25")]
+    assert often == [0, 2, 5, 7, 10, 12, 15, 17, 20]
+    assert means.TESTED == ("score", "output", "cost_usd")
 
 
 def test_section_5() -> None:
-    assert (
-        {c.method.options.get("overflow", "discard") for c in experiments()}
-        == {"discard"}
-        >= {paper("method=asi").method.options["overflow"]}
-    )
-    assert paper("method=speedrunner").method.options["on_limit"] == "adopt"
-    assert {(c.low, c.high) for c in claims() if c.paper == "near-perfect"} == {(0.95, None)}
-    assert {(round(c.low / 0.8, 9), round(c.high / 1.2, 9)) for c in claims() if c.paper == "about 67%"} == {
-        (0.67, 0.67)
-    }
-    assert len(at("speedrunner.results.paper:list_published")()) > 100
-    assert len(at("speedrunner.results.claims:list_claims")()) >= 60
+    assert {config.method.options.get("overflow", "discard") for config in experiments()} == {"discard"}
+    assert method_options("asi")["overflow"] == "discard"
+    assert method_options("speedrunner")["on_limit"] == "adopt"
+    near_perfect = [claim for claim in claims() if claim.paper == "near-perfect"]
+    assert {(claim.low, claim.high) for claim in near_perfect} == {(0.95, None)}
+    about = [claim for claim in claims() if claim.paper == "about 67%"]
+    assert {(round(claim.low / 0.8, 9), round(claim.high / 1.2, 9)) for claim in about} == {(0.67, 0.67)}
+    assert len(paper.list_published()) > 100
+    assert len(list_claims()) >= 60
 
 
 def test_section_6_1() -> None:
-    assert {
-        c.method.options.get(k) for c in runs("ablations") for k in ("prompt", "visibility", "interpreter")
-    } >= {"asi_style", "all_public", "off"}
-    assert "The library should contain the behavior that was observed" in read(
-        "tests/golden/prompts/babyai/inducer_asi_style.txt"
-    )
-    assert at("speedrunner.results.run_result:RunResult.values")(
-        at("types:SimpleNamespace")(checkpoints=at("pandas:DataFrame")({"score": [9.0, 0.0, 2.0]})),
-        4,
-        "instability",
-    ).round(9).tolist() == [round(2**0.5, 9)]
+    names = ("prompt", "visibility", "interpreter")
+    changed = {config.method.options.get(name) for config in runs("ablations") for name in names}
+    assert changed >= {"asi_style", "all_public", "off"}
+    scores = SimpleNamespace(checkpoints=pandas.DataFrame({"score": [9.0, 0.0, 2.0]}))
+    assert RunResult.values(scores, 4, "instability").tolist() == [pytest.approx(2**0.5)]
 
 
 def test_section_6_3() -> None:
-    assert {c.method.name for c in runs("zombies")} == {"react", "opo", "voyager", "speedrunner"}
-    assert (
-        set()
-        != {
-            at("speedrunner.config.names:run_name")(c)
-            for c in runs("zombies")
-            if c.env.options["zombie_frequency"] == 1
-        }
-        <= {at("speedrunner.config.names:run_name")(c) for c in runs("main")}
-    )
-    assert (
-        at("speedrunner.results.libraries:library_statistics")(
-            at("speedrunner.library.definition:read_text")(
-                "def a():\n    return 'zombie'\n\n\ndef zombie():\n    return 1"
-            )
-        ).combat
-        == 0.5
-    )
+    assert {config.method.name for config in runs("zombies")} == {"react", "opo", "voyager", "speedrunner"}
+    usual = {run_name(config) for config in runs("zombies") if config.env.options["zombie_frequency"] == 1}
+    assert usual
+    assert usual <= {run_name(config) for config in runs("main")}
+    assert statistics("def a():\n    return 'zombie'\n\n\ndef zombie():\n    return 1").combat == 0.5
 
 
 def test_section_6_4() -> None:
-    assert {c.run.rollouts for c in runs("shift")} == {0, 200}
-    assert all(c.run.carry_history for c in runs("shift"))
-    assert any(c.run.rollouts == 0 and c.env.options.get("family") == 3 for c in runs("shift"))
-    assert {c.measure for c in claims() if c.claim == "retention-cost"} == {"usd", "usd_cold"}
+    shift = runs("shift")
+    assert {config.run.rollouts for config in shift} == {0, 200}
+    assert all(config.run.carry_history for config in shift)
+    assert any(config.run.rollouts == 0 and config.env.options.get("family") == 3 for config in shift)
+    assert {claim.measure for claim in claims() if claim.claim == "retention-cost"} == {"usd", "usd_cold"}
 
 
 def test_appendix_a_1() -> None:
-    assert (
-        model("gpt-5.4-mini").roles.actor.reasoning_effort,
-        model("gpt-5.4-mini").roles.inducer.reasoning_effort,
-        model("qwen3.5-27b").roles.actor.thinking_tokens,
-        model("qwen3.5-27b").roles.inducer.thinking_tokens,
-    ) == ("low", "medium", 256, 2048)
-    assert model("gpt-5.4-mini").role("programmer") == model("gpt-5.4-mini").roles.inducer
-    assert (
-        lambda m: [
-            at("serving.apis.chat_completions:ChatConversation")(m, [], [], m.roles.actor, {}).options[name]
-            for name in ("parallel_tool_calls", "tool_choice")
-        ]
-    )(model("gpt-5.4-mini")) == [False, "required"]
-    assert [env(name).limits.llm_calls for name in ("scienceworld", "babyai", "crafter")] == [100, 30, 2000]
-    assert env("scienceworld").submits
-    assert (
-        {c.method.options.get("inducer_calls", 100) for c in experiments()}
-        == {100}
-        >= {paper("method=speedrunner").method.options["inducer_calls"]}
-    )
-    assert at("speedrunner.methods.method_base:TRIES") == 3
-    assert (
-        model("gpt-5.4-mini").roles.actor.temperature,
-        model("qwen3.5-27b").roles.actor.temperature,
-        model("qwen3.5-27b").roles.inducer.temperature,
-    ) == (None, 1.0, 0.6)
-    assert (
-        model("qwen3.5-27b").roles.actor.string_tokens,
-        model("gpt-5.4-mini").roles.actor.string_tokens,
-        model("gpt-5.4-mini").roles.inducer.string_tokens,
-    ) == (1024, 4096, 16384)
-    assert (model("gpt-5.4-mini").context, model("qwen3.5-27b").context) == (400_000, 262_144)
-    assert all(c.run.start_from is None for c in runs("main"))
-    assert (paper().sandbox.memory_mb, paper().sandbox.call_wall_s, paper().sandbox.call_actions) == (
-        1024,
-        300.0,
-        5000,
-    )
-    assert paper().run.sleep_wall_s == 14400
+    gpt, qwen = GPT.roles, QWEN.roles
+    assert [role.reasoning_effort for role in (gpt.actor, gpt.inducer)] == ["low", "medium"]
+    assert [role.thinking_tokens for role in (qwen.actor, qwen.inducer)] == [256, 2048]
+    assert [role.temperature for role in (gpt.actor, qwen.actor, qwen.inducer)] == [None, 1.0, 0.6]
+    assert [role.string_tokens for role in (qwen.actor, gpt.actor, gpt.inducer)] == [1024, 4096, 16384]
+    assert (GPT.context, QWEN.context) == (400_000, 262_144)
+    assert GPT.role("programmer") == gpt.inducer
+    sent = ChatConversation(GPT, [], [], gpt.actor, {}).options  # type: ignore[arg-type]
+    assert (sent["parallel_tool_calls"], sent["tool_choice"]) == (False, "required")
+    assert [env.limits.llm_calls for env in (SCIENCEWORLD, BABYAI, CRAFTER)] == [100, 30, 2000]
+    assert SCIENCEWORLD.submits
+    assert {config.method.options.get("inducer_calls", 100) for config in experiments()} == {100}
+    assert method_options("speedrunner")["inducer_calls"] == 100
+    assert method_base.TRIES == 3
+    assert all(config.run.start_from is None for config in runs("main"))
+    sandbox = in_paper().sandbox
+    assert (sandbox.memory_mb, sandbox.call_wall_s, sandbox.call_actions) == (1024, 300.0, 5000)
+    assert in_paper().run.sleep_wall_s == 14400
 
 
 def test_appendix_a_2() -> None:
-    assert [(s.checkpoint, len(s.tasks)) for s in plan() if hasattr(s, "checkpoint")] == [
-        (n, 30) for n in (0, 50, 100, 150, 200)
-    ]
+    assert [(step.checkpoint, len(step.tasks)) for step in evaluations()] == [(n, 30) for n in CHECKPOINTS]
 
 
 def test_appendix_a_3() -> None:
-    assert (
-        round(Prices(uncached=2.0, cached=1.0, output=10.0).cost(Usage(3, 1, 7, 3)) * 1e6, 9)
-        == 1 * 1 + 2 * 2 + (3 + 4) * 10
-    )
-    assert at("speedrunner.results.pricing:CacheRule")().name == "engine"
-    assert (
-        lambda usd: (
-            [c.measure.replace("_cold", "") for c in usd[1::2]] == [c.measure for c in usd[::2]]
-            and all(c.measure.endswith("_cold") for c in usd[1::2])
-        )
-    )([c for own in at("speedrunner.results.claims:list_claims")() for c in own if c.is_usd])
-    assert [
-        prices("gpt-5.4-mini"),
-        *[(p.uncached, p.cached, p.output) for p in [paper("prices=gpt-5.4-mini").prices]],
-    ] == [(0.75, 0.075, 4.50)] * 2
-    assert not any(c.prices.given for c in experiments())
-    assert [
-        prices("gemini-3-flash-preview"),
-        *[(p.uncached, p.cached, p.output) for p in [paper("prices=gemini-3-flash-preview").prices]],
-    ] == [(0.35, 0.0875, 1.05)] * 2
-    assert prices("qwen3.5-27b") == (0, 0, 0)
-    assert (
-        paper("prices=gpt-5.4-mini").prices.cache_minimum,
-        paper("prices=gpt-5.4-mini").prices.cache_step,
-    ) == (1024, 128)
+    cost = Prices(uncached=2.0, cached=1.0, output=10.0).cost(Usage(3, 1, 7, 3))
+    assert cost == pytest.approx((1 * 1 + 2 * 2 + (3 + 4) * 10) / 1e6)
+    assert CacheRule().name == "engine"
+    measures = [claim.measure for claim in claims() if claim.is_usd]
+    assert measures[1::2] == [f"{measure}_cold" for measure in measures[::2]]
+    assert not any(config.prices.given for config in experiments())
+    assert astuple(QWEN.prices) == (0, 0, 0)
+    for name, expected in (
+        ("gpt-5.4-mini", (0.75, 0.075, 4.50)),
+        ("gemini-3-flash-preview", (0.35, 0.0875, 1.05)),
+    ):
+        assert astuple(load_model_config(name).prices) == expected
+        given = in_paper(f"prices={name}").prices
+        assert (given.uncached, given.cached, given.output) == expected
+    cache_rule = in_paper("prices=gpt-5.4-mini").prices
+    assert (cache_rule.cache_minimum, cache_rule.cache_step) == (1024, 128)
 
 
 def test_appendix_b_1() -> None:
-    assert all(
-        (len(s.train), len(s.test)) == (200, 30)
-        for s in (env("scienceworld").splits(family=n) for n in (3, 4))
-    )
-    assert at("envs.scienceworld_tasks:SPLIT_SEED") == 42
-    assert (
-        lambda sent: (
-            at("envs.scienceworld:Simulator.load")(
-                at("types:SimpleNamespace")(_ask=lambda *given: sent.extend(given)), "boil", 0
-            )
-            or sent
-        )
-    )([]) == ["load", "boil", 0, "", False]
+    for split in (SCIENCEWORLD.splits(family=family) for family in (3, 4)):
+        assert (len(split.train), len(split.test)) == (200, 30)
+    assert scienceworld_tasks.SPLIT_SEED == 42
+    sent: list[object] = []
+    simulator = SimpleNamespace(_ask=lambda *given: sent.extend(given))
+    scienceworld.Simulator.load(simulator, "boil", 0)  # type: ignore[arg-type]
+    assert sent == ["load", "boil", 0, "", False]
 
 
 def test_appendix_b_2() -> None:
-    assert " ".join(p.name for p in env("scienceworld").primitives) == (
+    primitives = {primitive.name: primitive.signature.parameters for primitive in SCIENCEWORLD.primitives}
+    assert " ".join(primitives) == (
         "go look_around look_at look_in pick_up put_down move pour dunk open close activate "
         "deactivate connect disconnect mix focus_on read use inventory task_description eat flush "
         "wait disambiguate"
     )
-    assert [*next(p for p in env("scienceworld").primitives if p.name == "connect").signature.parameters] == [
-        "obj_a",
-        "obj_b",
-    ]
-    assert (
-        next(p for p in env("scienceworld").primitives if p.name == "disambiguate")
-        .signature.parameters["option"]
-        .annotation
-        is int
-    )
-    assert at("envs.scienceworld:PHRASES")["wait"]() == "wait1"
+    assert [*primitives["connect"]] == ["obj_a", "obj_b"]
+    assert primitives["disambiguate"]["option"].annotation is int
+    assert scienceworld.PHRASES["wait"]() == "wait1"
     assert "valid_actions" not in read("envs/scienceworld.py")
-    assert "Prefer a skill that fits over many single actions." in read(
-        "tests/golden/prompts/babyai/actor_12_skills.txt"
-    )
-    assert "needs wood in your inventory" in read("tests/golden/prompts/crafter/actor.txt")
 
 
 def test_appendix_b_3() -> None:
-    assert at("envs.scienceworld:HEADING") == "Task Description:"
+    assert scienceworld.HEADING == "Task Description:"
 
 
 def test_appendix_c_1() -> None:
-    assert (lambda s: (len(s.train), [*map(at("operator:attrgetter")("index"), s.train + s.test)]))(
-        env("babyai").splits()
-    ) == (200, at("random:Random")(42).sample(range(100_000), 230))
-    assert (len(at("envs.babyai:WORLD_SEEDS")), len(at("envs.crafter:WORLD_SEEDS"))) == (100_000, 2**31 - 1)
+    split = BABYAI.splits()
+    assert len(split.train) == 200
+    drawn = random.Random(42).sample(range(100_000), 230)
+    assert [task.index for task in split.train + split.test] == drawn
+    assert (len(babyai.WORLD_SEEDS), len(crafter.WORLD_SEEDS)) == (100_000, 2**31 - 1)
 
 
 def test_appendix_c_2() -> None:
-    assert [p.name for p in env("babyai").primitives] == [
-        "turn_left",
-        "turn_right",
-        "go_forward",
-        "pick_up",
-        "drop",
-        "toggle",
-    ]
+    names = " ".join(primitive.name for primitive in BABYAI.primitives)
+    assert names == "turn_left turn_right go_forward pick_up drop toggle"
 
 
 def test_appendix_c_3() -> None:
-    assert env("babyai").limits.actions == 128
-    assert "Your task: go to the green box after you pick up the purple ball" in read(
-        "tests/golden/prompts/babyai/actor.txt"
-    )
+    assert BABYAI.limits.actions == 128
 
 
 def test_appendix_d_1() -> None:
-    assert {c.env.options["seed"] for c in runs("main") if c.env.name == "crafter"} == {0, 1, 2}
+    seeds = {config.env.options["seed"] for config in runs("main") if config.env.name == "crafter"}
+    assert seeds == {0, 1, 2}
 
 
 def test_appendix_d_2() -> None:
-    assert " ".join(p.name for p in env("crafter").primitives) == (
+    assert " ".join(primitive.name for primitive in CRAFTER.primitives) == (
         "move_north move_south move_east move_west do sleep noop place_stone place_table "
         "place_furnace place_plant make_wood_pickaxe make_stone_pickaxe make_iron_pickaxe "
         "make_wood_sword make_stone_sword make_iron_sword get_current_observation"
     )
-    assert not env("crafter").submits
+    assert not CRAFTER.submits
 
 
 def test_appendix_d_3() -> None:
-    assert at("envs.crafter_text:SIGHT") == 4
-    assert paper("env=crafter").env.options["view"] == "nearest"
-    assert env("crafter").free_observation() is None
-    assert at("envs.crafter_text:DEAD") == "You died."
+    assert crafter_text.SIGHT == 4
+    assert in_paper("env=crafter").env.options["view"] == "nearest"
+    assert CRAFTER.free_observation() is None
+    assert crafter_text.DEAD == "You died."
 
 
 def test_appendix_d_4() -> None:
-    assert (env("crafter").limits.llm_calls, env("crafter").limits.actions) == (2000, 2000)
+    assert (CRAFTER.limits.llm_calls, CRAFTER.limits.actions) == (2000, 2000)
 
 
 def test_appendix_d_5() -> None:
-    assert len(at("envs.crafter:ACHIEVEMENTS")) == 22
-    assert "\n".join(f"{n}. {name}" for n, name in enumerate(at("envs.crafter:ACHIEVEMENTS"), 1)) in read(
-        "tests/golden/prompts/crafter/actor.txt"
-    )
+    assert len(crafter.ACHIEVEMENTS) == 22
+    listed = "\n".join(f"{number}. {name}" for number, name in enumerate(crafter.ACHIEVEMENTS, 1))
+    assert listed in prompt("crafter/actor")
 
 
 def test_appendix_d_6() -> None:
-    assert {c.env.options["zombie_frequency"] for c in runs("zombies")} == {0, 1, 2}
+    assert {config.env.options["zombie_frequency"] for config in runs("zombies")} == {0, 1, 2}
 
 
 def test_appendix_e() -> None:
-    assert names("speedrunner/methods/prompts/asi") == ["example.jinja", "system.jinja", "user.jinja"]
-    assert (
-        at("speedrunner.methods.asi:MOST_LINES"),
-        at("speedrunner.methods.asi:LEAST_CALLS"),
-        at("speedrunner.methods.asi:MOST_CALLS"),
-    ) == (10, 2, 5)
-    assert "\n# routine_" in read("tests/golden/prompts/babyai/asi_12_skills.txt")
+    templates = sorted(path.name for path in (CHECKOUT / "speedrunner/methods/prompts/asi").iterdir())
+    assert templates == ["example.jinja", "system.jinja", "user.jinja"]
+    assert (asi.MOST_LINES, asi.LEAST_CALLS, asi.MOST_CALLS) == (10, 2, 5)
 
 
 def test_appendix_f() -> None:
-    assert names("speedrunner/methods/voyager/prompts") == ["actor", "critic", "curriculum"]
-    assert "22. Collect Diamond" in read("tests/golden/prompts/crafter/voyager_curriculum.txt")
-    assert (lambda first, *others: len(first.library.public) == 1 and all(each == first for each in others))(
-        *[
-            at("speedrunner.methods.method_registry:make")(name).agent(
-                at("speedrunner.library.library:Library")(env("crafter").primitives)
-                .write('def a() -> str:\n    """A."""\n    return "a"', sleep=1)
-                .policy(at("speedrunner.store.records:Policy")(version=0)),
-                None,
-                env("crafter"),
-            )
-            for name in ("voyager", "asi", "speedrunner")
-        ]
+    templates = sorted(path.name for path in (CHECKOUT / "speedrunner/methods/voyager/prompts").iterdir())
+    assert templates == ["actor", "critic", "curriculum"]
+    policy = (
+        Library(CRAFTER.primitives)
+        .write('def a() -> str:\n    """A."""\n    return "a"', sleep=1)
+        .policy(Policy(version=0))
     )
-    assert paper("method=voyager", "env=crafter").method.options["retrieve"] == 5
-    assert "Before the program:" in read("tests/golden/prompts/crafter/voyager_critic.txt")
-    assert paper("method=voyager", "env=crafter").method.options["tries"] == 4
-    assert at("speedrunner.methods.voyager.rollout:OBJECTIVE_CHARS") == 200
+    first, *others = (make(name).agent(policy, None, CRAFTER) for name in ("voyager", "asi", "speedrunner"))
+    assert len(first.library.public) == 1
+    assert others == [first, first]
+    options = method_options("voyager", "env=crafter")
+    assert (options["retrieve"], options["tries"]) == (5, 4)
+    assert rollout.OBJECTIVE_CHARS == 200
 
 
 def test_appendix_g() -> None:
-    assert {c.model.name for c in runs("models")} == {"gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b"}
-    assert {(c.env.name, c.env.options["family"]) for c in runs("replay")} == {("scienceworld", 3)}
-    assert (model("qwen3.5-27b").dtype, model("qwen3.5-27b").thinking) == ("bfloat16", "prompted")
+    models = {config.model.name for config in runs("models")}
+    assert models == {"gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b"}
+    replayed = {(config.env.name, config.env.options["family"]) for config in runs("replay")}
+    assert replayed == {("scienceworld", 3)}
+    assert (QWEN.dtype, QWEN.thinking) == ("bfloat16", "prompted")
 
 
-def test_appendix_h() -> None:
-    assert (lambda s: (s.functions, s.max_depth, s.density, s.cyclomatic))(
-        at("speedrunner.results.libraries:library_statistics")(
-            at("speedrunner.library.definition:read_text")(
-                "def a():\n    return _b()\n\n\ndef _b():\n    if 1:\n        return 2"
-            )
-        )
-    ) == (2, 1, 0.5, 1.5)
-    assert [
-        (s.functions, s.max_depth, s.cyclomatic)
-        for s in (
-            at("speedrunner.results.libraries:library_statistics")(
-                at("speedrunner.library.definition:read_text")(text)
-            )
-            for text in (
-                "def a():\n    return b()\n\n\ndef b():\n    return a()",
-                "def a():\n    def b():\n        if 1:\n            return 2\n    return b()",
-            )
-        )
-    ] == [(2, 0, 1.0), (1, 0, 1.0)]
-    assert (
-        at("speedrunner.results.libraries:library_statistics")(
-            at("speedrunner.library.definition:read_text")(
-                "def a():\n    return b\n\n\ndef b():\n    return 1"
-            )
-        ).max_depth
-        == 1
-    )
-
-
-def test_appendix_i() -> None:
-    assert '"name":"execute_code"' in read("tests/golden/prompts/babyai/inducer.txt")
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def a():\n    return _b()\n\n\ndef _b():\n    if 1:\n        return 2", (2, 1, 0.5, 1.5)),
+        ("def a():\n    return b()\n\n\ndef b():\n    return a()", (2, 0, 1.0, 1.0)),
+        ("def a():\n    def b():\n        if 1:\n            return 2\n    return b()", (1, 0, 0.0, 1.0)),
+        ("def a():\n    return b\n\n\ndef b():\n    return 1", (2, 1, 0.5, 1.0)),
+    ],
+)
+def test_appendix_h(source: str, expected: tuple[int, int, float, float]) -> None:
+    found = statistics(source)
+    assert (found.functions, found.max_depth, found.density, found.cyclomatic) == expected
 
 
 def test_appendix_j() -> None:
-    assert len(at("speedrunner.results.libraries:COMBAT")) == 14
-    assert {c.run.seed for c in runs("zombies")} == {0, 1, 2}
+    assert len(libraries.COMBAT) == 14
+    assert {config.run.seed for config in runs("zombies")} == {0, 1, 2}
 
 
 def test_appendix_k() -> None:
-    assert {c.library.visible_last for c in runs("truncation")} == {None, 50, 100, 200, 400, 800}
-    assert len({c.run.seed for c in runs("truncation")}) == 3
-    assert (lambda parts: ('"name":"routine_001"' in parts[0], "routine_" in parts[2]))(
-        read("tests/golden/prompts/babyai/actor_12_skills.txt").partition("=== system")
-    ) == (True, False)
-    assert {
-        c.run.start_from.endswith(f"-seed{c.run.seed}") for c in runs("truncation") if c.run.start_from
-    } == {True}
-    assert at("speedrunner.results.paper:WITHOUT") == "score_without_library"
+    truncated = runs("truncation")
+    visible = {config.library.visible_last for config in truncated}
+    assert visible == {None, 50, 100, 200, 400, 800}
+    assert len({config.run.seed for config in truncated}) == 3
+    first, _, second = prompt("babyai/actor_12_skills").partition("=== system")
+    assert ('"name":"routine_001"' in first, "routine_" in second) == (True, False)
+    started = [config.run for config in truncated if config.run.start_from]
+    assert started
+    assert all(run.start_from.endswith(f"-seed{run.seed}") for run in started)
+    assert paper.WITHOUT == "score_without_library"
 
 
-def test_section__() -> None:
+def test_our_own_methods() -> None:
     assert "newest_batch(history)" in read("speedrunner/methods/ace.py")
-    assert "The items that mattered:" in read("tests/golden/prompts/babyai/ace_reflector_playbook.txt")
-    assert at("speedrunner.methods.ace:PLAYBOOK_SHARE") == 0.125
-    assert "returns no row now, since no skill runs" in read(
-        "tests/golden/prompts/babyai/inducer_skill_folder.txt"
-    )
+    assert ace.PLAYBOOK_SHARE == 0.125

@@ -103,7 +103,7 @@ def test_what_it_does_not_take_is_told_in_one_line(golden: Golden) -> None:
             {"colour": 3},
             {"height": "tall"},
         ),
-        *({"height": "tall"}, {"dark": 1}, {"shape": "oval"}, {"owner": 1}, {"age": 31}, {"age": -1}),
+        *({"dark": 1}, {"shape": "oval"}, {"owner": 1}, {"age": 31}, {"age": -1}),
     ]
     tries = [(given, partial(ANIMALS.call, Dog, Dog, given, whose="dog", own=Own)) for given in options]
     text = refusals(tries, (Invalid, Own))
