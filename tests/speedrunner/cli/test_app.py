@@ -11,26 +11,22 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 
 import msgspec
 import pytest
 
-from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
-from speedrunner.store.records import Policy, Termination
+from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
-from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
+from tests.scripted_engine import HANG, Answer, Request, call
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,
-    SCHEDULE,
     Runs,
     ScriptedRun,
     check_whole,
@@ -39,7 +35,6 @@ from tests.scripted_runs import (
     flag,
     in_process,
     keys,
-    roomy,
     script,
     speedrunner,
     walker,
@@ -160,12 +155,7 @@ class TestCommands:
 
 
 @pytest.fixture(scope="module")
-def killed(
-    tiny_model_config: ModelConfig,
-    tiny_folder: str,
-    tiny_tokenizer: ChatTokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[ScriptedRun]:
+def killed(shared_corridor: Runs) -> ScriptedRun:
     """A run that was killed after its first evaluation; tests go on with copies of it."""
     hung = threading.Semaphore(0)
 
@@ -175,25 +165,23 @@ def killed(
         hung.release()
         return HANG
 
-    with ScriptedEngine(tiny_tokenizer, script(actor)) as engine:
-        model_config = roomy(tiny_model_config, path=tiny_folder)
-        run = ScriptedRun(tmp_path_factory.mktemp("killed"), model_config, engine, [*SCHEDULE])
-        process = subprocess.Popen(
-            command("run", *run.overrides("run.in_flight=4")),
-            cwd=CHECKOUT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        with process:
-            for _ in range(2):  # as many are in flight
-                while not hung.acquire(timeout=0.5):
-                    assert process.poll() is None, process.communicate()
-            while len(run.data.episodes) < 2:  # the evaluation, which is played beside the wake
-                assert process.poll() is None
-                time.sleep(0.01)
-            process.kill()
-        engine.script = script(walker, LEARN)
-        yield run
+    run = shared_corridor(script(actor))
+    process = subprocess.Popen(
+        command("run", *run.overrides("run.in_flight=4")),
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        for _ in range(2):  # as many are in flight
+            while not hung.acquire(timeout=0.5):
+                assert process.poll() is None, process.communicate()
+        while len(run.data.episodes) < 2:  # the evaluation, which is played beside the wake
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    run.server.script = script(walker, LEARN)
+    return run
 
 
 class TestBadInput:
@@ -249,25 +237,15 @@ class TestBadInput:
         run.dir.chmod(0o700)
         assert line.startswith(f"{run.dir} cannot be used as a run's directory: permission denied")
 
-    def test_an_evaluation_of_what_there_is_not(self, corridor: Runs, golden: Golden) -> None:
+    def test_an_evaluation_of_a_run_without_a_policy(self, corridor: Runs, golden: Golden) -> None:
         run = corridor(script())
-        lines = {}
-
-        def note(what: str, version: str, *more: str) -> None:
-            rollouts = [] if more else ["run.rollouts=0"]
-            source = f"run.start_from={run.dir}{version}"
-            lines[what] = complaint(in_process("run", source, *rollouts, *more))
-
-        note("no run", ":1")
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_config(to_yaml(compose(run.overrides())))
-        note("no policy", "")
-        note("no policy, and a version", ":1")
-        with RunDirectory.open_for_writing(run.dir) as directory:
-            directory.write_policy(Policy(version=0))
-        note("a missing version", ":7")
-        note("a version that is no number", ":newest")
-        note("a run that trains, with --trust", "", "--trust", "a:B")
+        given = {"no policy": "", "no policy, and a version": ":1"}
+        lines = {
+            what: complaint(in_process("run", f"run.start_from={run.dir}{version}", "run.rollouts=0"))
+            for what, version in given.items()
+        }
         golden("runs/refused_evaluations.txt", table(lines, RUN=run.dir))
 
     def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(self, corridor: Runs) -> None:

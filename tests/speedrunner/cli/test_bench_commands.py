@@ -24,7 +24,7 @@ from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.gpu import steps
-from speedrunner.cli.bench_commands import cache, numbers, replay, tools
+from speedrunner.cli.bench_commands import cache, replay, tools
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.run_lock import RunLock
 from speedrunner.store.stored_run import RunDirectoryError
@@ -37,14 +37,6 @@ from tests.tampered_runs import trusting
 app = typer.Typer()
 for command in (cache, replay, tools):
     app.command()(command)
-
-
-@pytest.mark.parametrize("text", ["", "1,,4", "0,4", "many"])
-def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
-    with pytest.raises(
-        InvalidConfig, match=r"--in-flight .*: write numbers separated by commas, such as 1,4,16"
-    ):
-        numbers("--in-flight", text)
 
 
 class TestGpu:

@@ -7,25 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from serving.usage import Usage
-from speedrunner.cli.cost_command import cost
 from speedrunner.results.ledger import Classes, run_costs
 from speedrunner.results.pricing import price_book
-from speedrunner.store.files import StorageError
-from tests.scripted_runs import ScriptedRun
-
-app = typer.Typer()
-app.command()(cost)
+from tests.scripted_runs import ScriptedRun, complaint, in_process
 
 
-def printed(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+def printed(*runs: Path) -> str:
+    return in_process("cost", *map(str, runs)).stdout
 
 
 def test_the_sum_of_several_runs_is_that_of_the_ledger_and_their_time_counts_once(
@@ -39,9 +29,9 @@ def test_the_sum_of_several_runs_is_that_of_the_ledger_and_their_time_counts_onc
     assert costs.total.cache_share is not None
     assert 0.9 < costs.total.cache_share <= 1  # less than all: of requests in flight each could be first
     copy = shutil.copytree(learnt.dir, tmp_path / "copy")
-    (alone,) = re.findall("Engine time: .*", printed(str(learnt.dir)))
+    (alone,) = re.findall("Engine time: .*", printed(learnt.dir))
     whole = f"All runs: {2 * (costs.total.usd or 0):.6f} USD. {alone}"
-    assert whole in printed(str(learnt.dir), str(copy))
+    assert whole in printed(learnt.dir, copy)
 
 
 @pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])
@@ -52,5 +42,4 @@ def test_a_row_that_cannot_be_ends_the_command_and_is_named(
     first, *rest = (run / "requests.jsonl").read_text().splitlines()
     assert old in rest[0]
     (run / "requests.jsonl").write_text("\n".join([first, rest[0].replace(old, new, 1), *rest[1:], ""]))
-    with pytest.raises(StorageError, match=r"requests\.jsonl, line 2, is not a valid LedgerRow"):
-        printed(str(run))
+    assert "requests.jsonl, line 2, is not a valid LedgerRow" in complaint(in_process("cost", str(run)))

@@ -50,8 +50,6 @@ def test_of_a_sleep_it_prints_what_its_agents_read_and_wrote(learnt: ScriptedRun
     assert (done.returncode, done.stderr) == (0, "")
     assert "--- system\nYou maintain a library of skills" in done.stdout
     assert "=== inducer: submitted\nsleep 1: write to_flag\n" in done.stdout
-    there = complaint(in_process("show", str(learnt.dir), "sleep/7"))
-    assert there == f"{learnt.dir} has no sleep/0007; it has sleep/0001 to sleep/0002"
 
 
 def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Path, golden: Golden) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,6 @@ from statistics import fmean, stdev
 
 import pandas
 import pytest
-from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
 
 from serving.meter import LedgerRow
 from speedrunner.pages.report_page import Collected, collect, describe
@@ -100,41 +98,6 @@ def test_performance_is_what_the_rows_and_ledgers_of_the_runs_say(sweep: Path, m
     assert {(row.method, row.checkpoint) for row in table.itertuples()} == {
         (method, point) for method in ("react", "speedrunner") for point in (0, 2, 4)
     }
-
-
-def test_ttests_are_those_of_the_episodes(sweep: Path, made: Path) -> None:
-    differences = []
-    for seed in (0, 1):
-        ours, theirs = (
-            {
-                row.episode: row.score
-                for row in load(sweep / f"babyai-{method}-gpt-5.4-mini-seed{seed}").episodes
-            }
-            for method in ("speedrunner", "react")
-        )
-        differences += [ours[key] - theirs[key] for key in ours if key.startswith("test/0004/")]  # type: ignore[operator]
-    means = [fmean(differences[:3]), fmean(differences[3:])]
-    table = pandas.read_csv(made / "ttests.csv").set_index("metric")
-    found = table.loc["score"]
-    assert (found["a"], found["b"], found["seeds"], found["pairs"]) == ("speedrunner", "react", 2, 6)
-    assert found["difference"] == pytest.approx(fmean(means))
-    assert found["t"] == pytest.approx(fmean(means) / (stdev(means) / math.sqrt(2)))
-    assert found["paper_p"] == pytest.approx(ttest_1samp(differences, 0.0).pvalue)
-    assert list(table.index) == ["score", "output", "cost_usd"]
-
-
-def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
-    table = pandas.read_csv(made / "complexity_global.csv")
-    ours = table[(table.env == "babyai") & (table.method == "speedrunner")].set_index("quantity")
-    assert ours.loc["functions", "paper"] == 5.7
-    # Each sleep adds two functions.
-    assert (ours.loc["functions", "ours"], ours.loc["functions", "seeds"]) == (4, 2)
-    assert ours.loc["functions", "difference"] == pytest.approx(4 - 5.7)
-    missing = table[(table.env == "crafter") & (table.method == "asi")].iloc[0]
-    assert missing["missing"] == (
-        "no run of asi on crafter: speedrunner sweep experiment=main model=gpt-5.4-mini"
-        f" --dir={made.parent / 'runs'}"
-    )
 
 
 def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path) -> None:

@@ -107,10 +107,3 @@ def test_the_command_prints_a_line_for_each(played: Path) -> None:
     assert ["no reasoning before calls of actor" in line for line in runs] == [False, False, True, True]
     assert re.search(r"speedrunner-\S+ +finished +10/10 +1\.000 at 4$", done.stdout, re.MULTILINE)
     assert len(json.loads(in_process("status", str(played), "--json").stdout)["runs"]) == 2
-
-
-def test_a_folder_without_runs_is_told_so(tmp_path: Path) -> None:
-    assert in_process("status", str(tmp_path)).stdout == f"{tmp_path} contains no runs\n"
-    assert in_process("status", str(tmp_path / "none")).stderr == (
-        f"error: {tmp_path / 'none'} could not be read: no such file or directory\n"
-    )

@@ -14,7 +14,6 @@ import psutil
 import pytest
 from msgspec import structs
 
-from serving.deployment import deploy
 from serving.engine.capacity import CacheConfig
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import GpuReport
@@ -32,7 +31,7 @@ from speedrunner.bench.gpu.steps import (
     with_folder,
 )
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.record import PAGE, Record, as_text, open_record, read_record_folder, subject_of
+from speedrunner.bench.record import Record, as_text, open_record, read_record_folder, subject_of
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from tests.gpu_kinds import GPUS
@@ -194,17 +193,6 @@ async def forever() -> Measurement:
     return found
 
 
-async def test_finished_steps_are_not_played_again(bench: Bench, played: Played) -> None:
-    steps = [played.step("a"), played.step("b")]
-    await run(bench, steps[0])
-    await run(bench, *steps)
-    await run(bench, *steps)
-    assert played.names == ["a", "b"]
-    assert reasons(bench) == {"a": "", "b": ""}
-    assert (bench.record.folder / PAGE).exists()
-    assert not bench.is_running  # stopped at the end
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -261,34 +249,6 @@ async def test_a_step_that_does_not_fit_into_the_minutes_is_left_out_and_a_short
     )
     restart = played.step("c", restarts=True, kind="start-cold")
     assert [bench.expected_s(each) for each in (long, short, restart)] == [300, 130, 100]
-
-
-async def test_a_step_ends_with_the_minutes(bench: Bench, played: Played) -> None:
-    async def hang(bench: Bench) -> Measurement:
-        return await forever()
-
-    await bench.play(Step("a", hang, kind="capacity"), bench.status, 0.1)
-    assert reasons(bench) == {"a": "it took longer than its limit of 0 s"}
-
-
-async def test_a_server_that_does_not_start_fails_its_steps_after_one_try(
-    bench: Bench, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = bench.setup.config
-    nowhere = structs.replace(config, serving=structs.replace(config.serving, url="unix:/nowhere/http"))
-    bench.setup = replace(bench.setup, config=nowhere)
-    tries: list[int] = []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        tries.append(1)
-        return deploy(*arguments, **options)
-
-    monkeypatch.setattr(steps_module, "deploy", counted)
-    await run(bench, played.step("a"), played.step("b"))
-    first, second = (text.removeprefix("ServerFailed: ") for text in reasons(bench).values())
-    assert "/nowhere/http" in first
-    assert second == f"its server did not start: {first}"
-    assert (played.names, tries) == ([], [1])
 
 
 async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
