@@ -102,26 +102,10 @@ def html_table(
         known = [row[place] for row in rows if row[place] is not None]
         is_number = bool(known) and all(isinstance(cell, int | float) for cell in known)
         kinds.append("number" if is_number else "text")
-    head = (
-        Markup('<th scope="col" class="{}">{}</th>').format(kind, visible(column).replace("_", " "))
-        for kind, column in zip(kinds, columns, strict=True)
-    )
-    body = (
-        Markup("").join(
-            Markup('<td class="{}">{}</td>').format(kind, show_cell(cell, column))
-            for kind, column, cell in zip(kinds, columns, row, strict=True)
-        )
-        for row in rows
-    )
-    return Markup(
-        '<div class="wide" tabindex="0" role="region" aria-label="{}">\n<table class="{}">\n'
-        "<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>"
-    ).format(
-        visible(label),
-        kind,
-        Markup("").join(head),
-        Markup("").join(Markup("<tr>{}</tr>\n").format(row) for row in body),
-    )
+    heads = zip(kinds, (column.replace("_", " ") for column in columns), strict=True)
+    shown = (zip(kinds, map(show_cell, row, columns), strict=True) for row in rows)
+    macros: Any = templates().get_template("parts.jinja").module
+    return Markup(macros.table(label, kind, heads, shown))
 
 
 TURNS = 100

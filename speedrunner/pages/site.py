@@ -21,7 +21,6 @@ from speedrunner.pages.episode_page import episode_page, episodes_page
 from speedrunner.pages.html_parts import Context, NotFound, cap_text, stylesheet, templates, turn_link
 from speedrunner.pages.run_page import run_page
 from speedrunner.pages.shown_code import highlight
-from speedrunner.pages.sleep_page import sleep_page
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, describe, runs_below
 from speedrunner.store.files import OUTPUT_MODE, check_new, explain_errors, whole_folder
@@ -50,7 +49,7 @@ RUN_PAGES: tuple[tuple[str, str, Callable[..., Context]], ...] = (
     (rf"{RUN}/skills\.html", "skills.jinja", library_pages.skills_page),
     (rf"{RUN}/library\.html", "history.jinja", library_pages.history_page),
     (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", "library.jinja", library_pages.version_page),
-    (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", "sleep.jinja", sleep_page),
+    (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", "sleep.jinja", library_pages.sleep_page),
 )
 """Addresses, templates, and functions of a run and the address's other numbers, which return the content."""
 

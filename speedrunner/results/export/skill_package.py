@@ -18,7 +18,7 @@ from pathlib import Path
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.library.library import Library
 from speedrunner.plain.console import shorten, visible
-from speedrunner.store.files import OUTPUT_MODE, whole_folder, write_shared
+from speedrunner.store.files import OUTPUT_MODE, whole_folder
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData
 
@@ -56,7 +56,7 @@ def write_package(run: RunData, version: int, library: Library, folder: Path) ->
     with whole_folder(folder, OUTPUT_MODE) as hidden:
         (hidden / "scripts").mkdir()
         for file, content in contents.items():
-            write_shared(hidden / file, content)
+            (hidden / file).write_bytes(content)
 
 
 def _front_matter(name: str, run: RunData, version: int, library: Library) -> Iterator[str]:
