@@ -60,6 +60,13 @@ class Roles(msgspec.Struct, frozen=True):
     inducer: Role
 
 
+CONVOY_STEPS = 12
+"""Default of `ModelConfig.convoy_steps` on GPUs, by a simulation of measured rollouts (docs/serving.md)."""
+
+CONVOY_SEQUENCES = 24
+"""A server with room for fewer sequences decodes alone in most steps anyway."""
+
+
 class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How vLLM is started for a model.
 
@@ -125,6 +132,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         dtype: number type of weights and activations.
         cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
             attention with states that are kept only at the ends of prompts, in units of `match_unit`).
+        convoy_steps: most steps that a request of a hybrid model waits so that several start together (see
+            `serving.engine.convoy`); 0 for none. By default 12 on GPUs, if a server has room for at least 24
+            sequences.
         gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
         replicas: copies of the model behind one address (data parallel). Each has its own cache; the request
             header `X-data-parallel-rank` chooses one.
@@ -152,6 +162,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     thinking_closing: str = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cache: Literal["attention", "hybrid"] = "attention"
+    convoy_steps: Annotated[int, msgspec.Meta(ge=0)] | None = None
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
     replicas: Positive = 1
     load_format: Literal["auto", "dummy"] = "auto"
@@ -181,6 +192,17 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Prefix-cache hits end at multiples of this many tokens; `None` if the engine chooses its block."""
         unit = self.server.flags.get("prefix-match-unit", self.server.flags.get("block-size"))
         return unit if isinstance(unit, int) else None
+
+    @property
+    def convoys(self) -> int:
+        """Most steps that a request waits so that several start together; 0 for none."""
+        if self.convoy_steps is not None:
+            return self.convoy_steps
+        sequences = self.server.flags.get("max-num-seqs", CONVOY_SEQUENCES)
+        is_large = isinstance(sequences, int) and sequences >= CONVOY_SEQUENCES
+        has_other = {"speculative-config", "scheduler-cls"} & set(self.server.flags)
+        is_fit = self.gpus > 0 and self.cache == "hybrid" and is_large and not has_other
+        return CONVOY_STEPS if is_fit else 0
 
     @property
     def cache_risk(self) -> str | None:

@@ -207,6 +207,13 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
         yield "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"
     if model_config.cache == "attention" and "prefix-match-unit" in flags:
         yield "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
+    block, unit = flags.get("block-size"), flags.get("prefix-match-unit")
+    if isinstance(block, int) and isinstance(unit, int) and (unit < 1 or block % unit):
+        yield f"server.flags.prefix-match-unit {unit} must divide server.flags.block-size ({block})"
+    if model_config.convoy_steps and model_config.cache != "hybrid":
+        yield f"`convoy_steps: {model_config.convoy_steps}` goes with `cache: hybrid` alone"
+    if model_config.convoy_steps and "speculative-config" in flags:
+        yield "`convoy_steps` does not go with server.flags.speculative-config: set it to 0"
     shards = flags.get("tensor-parallel-size", 1)
     if model_config.gpus and shards != model_config.gpus:
         yield f"`gpus: {model_config.gpus}` contradicts server.flags.tensor-parallel-size, which is {shards}"

@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from serving.engine import guard
+from serving.engine import guard, step_log
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import cache_settings, private_folder
 from serving.engine.gpus import Gpu, device_settings
 from serving.engine.start_phases import StartPhases
+from serving.engine.step_log import LOG_VARIABLE, STEPS_VARIABLE
 from serving.errors import ServerFailed
 from serving.hub import found
 from serving.model_config import ModelConfig
@@ -30,6 +31,10 @@ from serving.options import START_TIMEOUT_S
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 WORKER = "serving.engine.worker.Worker"
 """Import path of the worker class that keeps outsiders away from the server; see `serving.engine.worker`."""
+
+SCHEDULER = "serving.engine.convoy.ConvoyScheduler"
+SYNC_SCHEDULER = "serving.engine.convoy.SyncConvoyScheduler"
+"""Import paths of the schedulers with convoys, or with a log of steps; see `serving.engine.convoy`."""
 
 Progress = Callable[[float, str], None]
 """Called about once a second during a start, with the seconds so far and the phase."""
@@ -73,6 +78,7 @@ class VllmServer:
         *,
         gpus: Sequence[Gpu] = (),
         start_timeout_s: float = START_TIMEOUT_S,
+        logs_steps: bool = False,
     ) -> None:
         """Describe a server; nothing is started yet.
 
@@ -81,6 +87,7 @@ class VllmServer:
             log: its folder is created if it is missing.
             gpus: the GPUs for the server; if empty, every GPU that this process sees.
             start_timeout_s: longest wait for a healthy server, in seconds.
+            logs_steps: whether it logs its steps (`serving.engine.step_log`) in its folder.
 
         Raises `ServerFailed`: no temporary folder has a path short enough for a Unix socket.
         """
@@ -91,6 +98,7 @@ class VllmServer:
         self._gpus = gpus
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
+        self.step_log = self.folder / step_log.FILE if logs_steps else None
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self.endpoint = Endpoint.on_socket(self.folder / "http")
@@ -111,7 +119,18 @@ class VllmServer:
         arguments += ["--max-model-len", str(model_config.context), "--dtype", model_config.dtype]
         arguments += ["--worker-cls", WORKER]
         arguments += ["--uds", str(self.endpoint.socket)]
+        if self._scheduler:
+            arguments += ["--scheduler-cls", self._scheduler]
         return arguments + model_config.arguments()
+
+    @property
+    def _scheduler(self) -> str | None:
+        """The class that replaces vLLM's scheduler; `None` if there is no need."""
+        model_config = self.model_config
+        if "scheduler-cls" in model_config.server.flags or not (model_config.convoys or self.step_log):
+            return None
+        is_sync = not model_config.gpus or model_config.server.flags.get("async-scheduling") is False
+        return SYNC_SCHEDULER if is_sync else SCHEDULER
 
     @property
     def shell_line(self) -> str:
@@ -204,9 +223,11 @@ class VllmServer:
         """Return the environment variables for the engine and its compilers; the model config's own are
         last."""
         without_nvcc = WITHOUT_NVCC if self.model_config.gpus else {}
+        scheduling = {STEPS_VARIABLE: str(self.model_config.convoys), LOG_VARIABLE: str(self.step_log or "")}
         return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
+            **(scheduling if self._scheduler else {}),
             # Otherwise it asks the hub, with a long wait on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
             **{name: value for name, value in without_nvcc.items() if not os.environ.get(name)},
