@@ -226,6 +226,7 @@ async def deploy(
     gpus: Sequence[Gpu] | None = None,
     say: Say = lambda line: None,
     waiting: Say = lambda line: None,
+    logs_steps: bool = False,
 ) -> AsyncIterator[Deployment]:
     """Deploy a model. Everything that was started ends with the context, however it ends.
 
@@ -234,6 +235,7 @@ async def deploy(
         gpus: the server's GPUs, if `place_models` has returned them with the model config.
         say: called with lines about what happens.
         waiting: called about once a second with a line that says what the deployment waits for.
+        logs_steps: whether a server that is started here logs its steps (`serving.engine.step_log`).
 
     Raises:
         InvalidModelConfig, ServerFailed: see `serving.errors`.
@@ -251,7 +253,11 @@ async def deploy(
             if model_config.id is not None and found(model_config.id, model_config.revision) is None:
                 require_hub(model_config.id, model_config.revision)
             timeout_s = options.start_timeout_s
-            server = VllmServer(model_config, place, log, gpus=gpus, start_timeout_s=timeout_s)
+            server = VllmServer(
+                model_config, place, log, gpus=gpus, start_timeout_s=timeout_s, logs_steps=logs_steps
+            )
+            if (other := model_config.server.flags.get("scheduler-cls")) is not None:
+                say(f"{other} (server.flags.scheduler-cls) schedules: requests start as it decides")
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)
             say(f"starting vLLM with {model_config.name} (log: {log})")

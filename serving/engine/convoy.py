@@ -16,7 +16,7 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving.engine.step_log import INTERVAL_FILE, LOG_VARIABLE, STEPS_VARIABLE, StepLog
+from serving.engine.step_log import INTERVAL_FILE, LOG_VARIABLE, NO_CONVOYS, STEPS_VARIABLE, StepLog
 
 if TYPE_CHECKING:
     Base = Any
@@ -26,8 +26,6 @@ else:
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler as AsyncBase
     from vllm.v1.core.sched.interface import PauseState
     from vllm.v1.core.sched.scheduler import Scheduler as Base
-
-NO_CONVOYS = "SpeedRunner: with this version of vLLM requests start at once"
 
 PRIVATE = ("_pause_state", "waiting", "deferred_waiting", "running")
 """Attributes of vLLM's scheduler that convoys need."""
@@ -56,10 +54,7 @@ class _Convoys:
         self._log = StepLog(Path(file)) if file else None
         self._interval_file = Path(file).with_name(INTERVAL_FILE) if file else None
         if missing := [name for name in PRIVATE if not hasattr(self, name)]:
-            print(
-                f"SpeedRunner: requests start at once: this scheduler has no {', '.join(missing)}",
-                file=sys.stderr,
-            )
+            print(f"{NO_CONVOYS}: its scheduler has no {', '.join(missing)}", file=sys.stderr)
             self._most_steps, self._interval_file = 0, None
 
     def schedule(self, *args: Any, **settings: Any) -> Any:

@@ -120,7 +120,7 @@ class VllmServer:
         arguments += ["--worker-cls", WORKER]
         arguments += ["--uds", str(self.endpoint.socket)]
         if self._scheduler:
-            arguments += ["--scheduler-cls", self._scheduler]
+            arguments += [step_log.SCHEDULER_FLAG, self._scheduler]
         return arguments + model_config.arguments()
 
     @property

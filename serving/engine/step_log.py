@@ -14,6 +14,10 @@ from pathlib import Path
 
 import msgspec
 
+SCHEDULER_FLAG = "--scheduler-cls"
+
+NO_CONVOYS = "SpeedRunner: with this version of vLLM requests start at once"
+
 STEPS_VARIABLE = "SPEEDRUNNER_CONVOY_STEPS"
 """Environment variable of a server: most steps from one admission of requests to the next; 0: none waits."""
 

@@ -1,5 +1,4 @@
-"""vLLM's worker, changed so that a single worker listens to no one and times its steps. It runs in the
-server's processes.
+"""vLLM's worker, changed so that a single worker listens to no one. It runs in the server's processes.
 
 Each of torch's process groups (Gloo) listens on loopback, even if the world has only one member. Any user of
 the machine can connect there, and idle connections stay open: some thousands of them use up the engine's file
@@ -14,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import torch.distributed
-
-from serving.engine.step_clock import start_clock
 
 if TYPE_CHECKING:
     Base = Any
@@ -40,7 +37,7 @@ class _Rewound(torch.Generator):  # type: ignore[misc]
 
 
 class Worker(Base):  # type: ignore[misc]
-    """The platform's worker, which closes unneeded ports and starts the clock of steps."""
+    """The platform's worker, which closes unneeded ports."""
 
     def init_device(self) -> None:
         """Create the process groups, and close their ports if the world has one member."""
@@ -49,7 +46,6 @@ class Worker(Base):  # type: ignore[misc]
             torch.Generator = _Rewound
         if torch.distributed.get_world_size() == 1:
             close_ports()
-            start_clock()
 
 
 def close_ports() -> None:

@@ -123,6 +123,7 @@ class Bench:
             log=self.record.folder / "server.log",
             say=self.status,
             waiting=self.status,
+            logs_steps=True,
         )
         try:
             self._deployment = await self._stack.enter_async_context(deployed)

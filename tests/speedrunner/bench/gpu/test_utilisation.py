@@ -10,8 +10,8 @@ import pytest
 
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import GpuReading
-from serving.engine.step_clock import TIMED
-from speedrunner.bench.gpu.utilisation import Watch
+from serving.engine.step_log import LoggedStep
+from speedrunner.bench.gpu.utilisation import Watch, describe_steps
 from tests.gpu_kinds import fake_driver
 
 pytestmark = pytest.mark.process
@@ -23,20 +23,21 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     report = SimpleNamespace(usable=[SimpleNamespace(uuid="GPU-1")])
     monkeypatch.setattr("speedrunner.bench.gpu.utilisation.read_gpus", lambda: report)
     config = SimpleNamespace(gpus=1, all_gpus=1)
-    deployment: Any = SimpleNamespace(endpoint=Endpoint.parse("unix:/nowhere/http"), model_config=config)
+    deployment: Any = SimpleNamespace(
+        endpoint=Endpoint.parse("unix:/nowhere/http"), model_config=config, server=None
+    )
     return Watch(deployment)
 
 
-def test_the_parts_of_a_step_and_the_cores_are_means_and_what_is_not_reported_is_not_measured(
+def test_the_step_and_the_cores_are_means_and_what_is_not_reported_is_not_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     each = watch(monkeypatch)
     each.samples = [GpuReading(busy=0.5, memory_mib=1000.0), GpuReading(busy=0.7, memory_mib=1000.0)]
     before = {"time": 50.0, "steps": 10.0, "CPU cores, EngineCore": 30.0}
     after = {"time": 52.0, "steps": 110.0, "CPU cores, EngineCore": 31.0, "CPU cores, API server": 0.5}
-    row = each.row(before, after | {f"{name}, ms": 100.0 * number for number, name in enumerate(TIMED)})
+    row = each.row(before, after)
     assert (row["steps"], row["ms a step"]) == (100, 20.0)
-    assert [row[f"{name}, ms"] for name in TIMED] == [0, 1, 2, 3, 4, 5]
     assert (row["CPU cores, EngineCore"], row["CPU cores, API server"]) == (0.5, 0.25)
     assert row["GPU busy"] == pytest.approx(0.6)
     assert (row["GPU power, W"], row["GPU memory, MiB"]) == (None, 1000.0)
@@ -48,3 +49,20 @@ def test_a_server_that_cannot_be_read_has_its_reasons_and_no_figures(monkeypatch
     assert each.notes[1].startswith("The processes of the server at unix:/nowhere/http cannot be found")
     row = each.row({"time": 0.0, "steps": 5.0}, {"time": 1.0, "steps": 5.0})
     assert {name: value for name, value in row.items() if value is not None} == {"steps": 0}
+
+
+def test_steps_are_split_into_those_that_only_decode_and_mixed_ones() -> None:
+    steps = [
+        LoggedStep(10.00, 8, 0, 0, "full"),
+        LoggedStep(10.02, 8, 0, 0, "full"),
+        LoggedStep(10.04, 8, 0, 2, "full"),
+        LoggedStep(10.09, 10, 90, 0, "none"),
+        LoggedStep(19.00, 1, 400, 0, "none"),  # the engine had nothing to do before it
+    ]
+    row = describe_steps(steps)
+    assert row["requests running"] == pytest.approx((8 + 8 + 10) / 3)
+    assert row["requests waiting"] == pytest.approx(2 / 3)
+    assert row["decode-only steps"] == row["steps with a full CUDA graph"] == pytest.approx(2 / 3)
+    assert row["decode-only step, ms"] == pytest.approx(20)
+    assert (row["mixed step, ms"], row["prefill tokens of a mixed step"]) == (pytest.approx(50), 90)
+    assert set(describe_steps([]).values()) == {None}
