@@ -41,8 +41,10 @@ RECENT_TURNS = 64
 """Number of admitted requests over which the length of a turn is averaged."""
 
 
-class _Convoys:
-    """Mixed into vLLM's scheduler."""
+class SyncConvoyScheduler(Base):  # type: ignore[misc]
+    """Convoys without asynchronous scheduling, as on CPUs."""
+
+    _pause_state: Any  # vLLM's own
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -109,9 +111,5 @@ class _Convoys:
         return super().update_from_output(step, output)
 
 
-class SyncConvoyScheduler(_Convoys, Base):  # type: ignore[misc]
-    """Without asynchronous scheduling, as on CPUs."""
-
-
-class ConvoyScheduler(_Convoys, AsyncBase):  # type: ignore[misc]
-    """With asynchronous scheduling, vLLM's default on GPUs."""
+class ConvoyScheduler(SyncConvoyScheduler, AsyncBase):  # type: ignore[misc]
+    """Convoys with asynchronous scheduling, vLLM's default on GPUs."""
