@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement, columns
-from speedrunner.bench.record import Record, StepRecord, Subject, open_record
+from speedrunner.bench.record import BenchRecord, StepRecord, Subject, open_record
 from speedrunner.bench.rollouts import Rollout
 
 NOON = 1_790_000_000.0
@@ -62,7 +62,7 @@ def start_step(start: str, seconds: float, began: float) -> StepRecord:
     return StepRecord(step=f"start-{start}", began=began, seconds=seconds, measured=measured)
 
 
-def write_record(folder: Path) -> Record:
+def write_record(folder: Path) -> BenchRecord:
     """Two starts, two rollouts and a failed step; every value is invented."""
     folder.mkdir(parents=True, exist_ok=True)
     record = open_record(folder, SUBJECT)

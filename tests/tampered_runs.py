@@ -10,7 +10,7 @@ from typing import Any
 
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.findings import Finding
-from speedrunner.runs.verification.subject import Subject
+from speedrunner.runs.verification.checked_run import CheckedRun
 from speedrunner.runs.verification.verify import verify
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
@@ -49,9 +49,9 @@ def trusting(run: Path) -> list[str]:
     return [word for name in names(run) if name for word in ("--trust", name)]
 
 
-def subject(run: Path) -> Subject:
+def open_checked(run: Path) -> CheckedRun:
     """A run for a single check."""
-    return Subject(load(run), names(run))
+    return CheckedRun(load(run), names(run))
 
 
 async def verified(run: Path, trust: Collection[str] | None = None) -> dict[str, Finding]:

@@ -89,7 +89,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.measured is None or self.measured.met is False
 
 
-class Record:
+class BenchRecord:
     """A record as stored in its folder. Made by `open_record` and `read_record_folder`.
 
     Attributes:
@@ -116,9 +116,9 @@ class Record:
         return step in self.steps and self.steps[step].measured is not None
 
 
-def read_record_folder(folder: Path) -> Record:
+def read_record_folder(folder: Path) -> BenchRecord:
     """Read a record. Raises `StorageError`."""
-    return Record(folder, read_record(folder / SUBJECT, Subject))
+    return BenchRecord(folder, read_record(folder / SUBJECT, Subject))
 
 
 def make_folder(folder: Path) -> None:
@@ -129,7 +129,7 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def open_record(folder: Path, subject: Subject) -> Record:
+def open_record(folder: Path, subject: Subject) -> BenchRecord:
     """Continue the record in a folder, or start one there.
 
     The caller owns the folder's lock.
@@ -191,7 +191,7 @@ def date_of(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
-def tables_of(record: Record) -> dict[str, Cells]:
+def tables_of(record: BenchRecord) -> dict[str, Cells]:
     """Return the record's tables by title, with headings in the first row.
 
     Tables of several steps with the same name are one table.
@@ -217,12 +217,12 @@ def tables_of(record: Record) -> dict[str, Cells]:
     return found
 
 
-def bench_command(record: Record, *more: str) -> str:
+def bench_command(record: BenchRecord, *more: str) -> str:
     """Return the command that creates and continues the record."""
     return shlex.join(["speedrunner", "bench", "gpu", *record.subject.overrides, *more])
 
 
-def title_of(record: Record) -> str:
+def title_of(record: BenchRecord) -> str:
     """Return the record's title: model, hardware, and the time at which the last step began."""
     subject = record.subject
     dates = [date_of(step.began) for step in record.steps.values() if step.measured is not None]
@@ -230,12 +230,12 @@ def title_of(record: Record) -> str:
     return f"{subject.model} on {subject.hardware}{when}"
 
 
-def engine_line(record: Record) -> str:
+def engine_line(record: BenchRecord) -> str:
     """Return the versions of the engine."""
     return ", ".join(f"{name} {version}" for name, version in record.subject.engine.items())
 
 
-def as_text(record: Record) -> str:
+def describe_record(record: BenchRecord) -> str:
     """Return the record as a section of a Markdown page, with the command that writes it."""
     command = bench_command(record, "--out", "DIR")
     lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command writes all of it:", ""]
@@ -250,9 +250,9 @@ def as_text(record: Record) -> str:
     return visible("\n".join(lines) + "\n")
 
 
-def write_page(record: Record) -> None:
+def write_page(record: BenchRecord) -> None:
     """Write the Markdown page into the record's folder. Raises `StorageError`."""
-    write_atomic(record.folder / PAGE, as_text(record).encode())
+    write_atomic(record.folder / PAGE, describe_record(record).encode())
 
 
 def _markdown(rows: Cells) -> list[str]:

@@ -18,7 +18,7 @@ import msgspec
 
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, Measurement
-from speedrunner.bench.record import Record, StepRecord
+from speedrunner.bench.record import BenchRecord, StepRecord
 from speedrunner.bench.token_units import EMPTY, Cell, Kind, TokenMeter, TokenUnit, plan_cells
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts
 from speedrunner.plain.console import Status
@@ -153,7 +153,7 @@ def _show(found: Range) -> str:
 
 async def measure_units(
     setup: Setup,
-    record: Record,
+    record: BenchRecord,
     contexts: Sequence[int],
     levels: Sequence[int],
     repeats: int,
@@ -195,7 +195,7 @@ async def measure_units(
     return _all_units(record), notes
 
 
-def _missing_units(record: Record, cells: Sequence[Cell], repeats: int) -> dict[str, Cell]:
+def _missing_units(record: BenchRecord, cells: Sequence[Cell], repeats: int) -> dict[str, Cell]:
     """Return the names and cells of the units that are not measured yet, or were disturbed."""
     names = {f"{PREFIX}{'-'.join(map(str, cell))}-{n}": cell for cell in cells for n in range(repeats)}
     known = {name: _read_units(record, name) for name in names}
@@ -203,18 +203,18 @@ def _missing_units(record: Record, cells: Sequence[Cell], repeats: int) -> dict[
     return {name: names[name] for name in left}
 
 
-def _all_units(record: Record) -> list[TokenUnit]:
+def _all_units(record: BenchRecord) -> list[TokenUnit]:
     steps = [name for name in record.steps if name.startswith(PREFIX)]
     return [unit for name in steps for unit in _read_units(record, name)]
 
 
-def _read_units(record: Record, name: str) -> list[TokenUnit]:
+def _read_units(record: BenchRecord, name: str) -> list[TokenUnit]:
     step = record.steps.get(name)
     return msgspec.convert(step.measured.tables[0].rows, list[TokenUnit]) if step and step.measured else []
 
 
 def summarize(
-    setup: Setup, record: Record, units: Sequence[TokenUnit], usd_per_hour: float
+    setup: Setup, record: BenchRecord, units: Sequence[TokenUnit], usd_per_hour: float
 ) -> tuple[Measurement, PricesConfig]:
     """Return the tables of costs, and the price list of `level_of`. Raises `InvalidConfig`."""
     used = [unit for unit in units if not unit.disturbed]

@@ -18,7 +18,14 @@ from speedrunner.bench.forced_answers import compare_run
 from speedrunner.bench.gpu.steps import Bench, as_served, play_steps, steps_of
 from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.probes import measure_cache, measure_tools
-from speedrunner.bench.record import PAGE, as_text, bench_command, make_folder, open_record, subject_of
+from speedrunner.bench.record import (
+    PAGE,
+    bench_command,
+    describe_record,
+    make_folder,
+    open_record,
+    subject_of,
+)
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.bench.token_costs import measure_units, summarize
 from speedrunner.cli.command import AsJson, EngineOverrides, RunPath, Trust, carry_out, show_measured
@@ -107,7 +114,7 @@ def gpu(
             lambda shutdown: play_steps(Bench(setup, record, status), steps, minutes, shutdown),
             kept=f"; finished steps are in {out}. Rerun the same command to continue",
         )
-    say(as_text(record))
+    say(describe_record(record))
     if left := [step.name for step in steps if not record.has_succeeded(step.name)]:
         chosen = [f"--only={only}"] if only else []
         again = bench_command(record, *chosen, f"--minutes={minutes:g}", f"--out={out}")

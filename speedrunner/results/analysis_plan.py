@@ -29,7 +29,7 @@ EXCLUSIONS = (
 )
 
 
-class Plan(msgspec.Struct):
+class AnalysisPlan(msgspec.Struct):
     """The analysis of an experiment.
 
     Attributes:
@@ -69,27 +69,27 @@ def write_plan(experiment: str, configs: Sequence[Config]) -> None:
             write_atomic(folder / PLAN, write_yaml(msgspec.to_builtins(plans)).encode())
 
 
-def _analysis(experiment: str) -> Plan:
+def _analysis(experiment: str) -> AnalysisPlan:
     """Return the analysis of an experiment as it is now; a list of one's own has no claims."""
     name = experiment.removeprefix("experiment=")
     claims = [rows for rows in list_claims() if rows[0].experiment == name]
     comparisons = {rows[0].claim: [row.comparison for row in rows] for rows in claims}
     levels = {"confidence": CONFIDENCE, "equivalence": round(EQUIVALENCE, 6)}
-    return Plan(comparisons, [*AVERAGED], [*EXCLUSIONS], levels, {})
+    return AnalysisPlan(comparisons, [*AVERAGED], [*EXCLUSIONS], levels, {})
 
 
-def _list_runs(plans: Iterable[Plan]) -> dict[tuple[str, int], None]:
+def _list_runs(plans: Iterable[AnalysisPlan]) -> dict[tuple[str, int], None]:
     """Return condition and seed of each planned run, in the order of the plans."""
     added = (each for plan in plans for each in plan.runs.values())
     return {(name, seed): None for own in added for name, seeds in own.items() for seed in seeds}
 
 
-def _read(file: Path) -> dict[str, Plan]:
+def _read(file: Path) -> dict[str, AnalysisPlan]:
     """Return the plan of each experiment; none if there is no file. Raises `StorageError`, also for a link,
     and `InvalidConfig`."""
     try:
         content = read_yaml(read_content(file).decode()) if os.path.lexists(file) else {}
-        return msgspec.convert(content, dict[str, Plan])
+        return msgspec.convert(content, dict[str, AnalysisPlan])
     except (msgspec.ValidationError, ValueError) as error:
         raise InvalidConfig(
             f"{file} is not a plan as sweeps write it now: restore it, or move it away"
@@ -136,7 +136,7 @@ def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], pric
     return lines
 
 
-def _compare(experiment: str, plan: Plan, played: Set[tuple[str, int]]) -> str:
+def _compare(experiment: str, plan: AnalysisPlan, played: Set[tuple[str, int]]) -> str:
     """Return whether an analysis of some runs equals its plan, and what differs."""
     now, keys = _analysis(experiment), ("claims", "measures", "exclusions", "levels")
     unlike = [key for key in keys if getattr(plan, key) != getattr(now, key)]

@@ -11,7 +11,7 @@ from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
 from speedrunner.store.run_data import RunData, load
 from tests.bundled_demo import Demo
-from tests.speedrunner.results.test_cache_rules import RULES, require_costs
+from tests.speedrunner.results.test_pricing import RULES, require_costs
 
 pytestmark = pytest.mark.slow
 

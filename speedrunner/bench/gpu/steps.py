@@ -27,7 +27,7 @@ from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.utilisation import measure_utilisation
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement, columns
 from speedrunner.bench.probes import probe_cache, probe_tools
-from speedrunner.bench.record import Record, StepRecord, write_page
+from speedrunner.bench.record import BenchRecord, StepRecord, write_page
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import Status, prefix_status
@@ -57,7 +57,7 @@ LENGTHS = (8192, 32_768)
 """Lengths in tokens of the conversations that are counted, in addition to the whole context."""
 
 
-class Step(NamedTuple):
+class BenchStep(NamedTuple):
     """One part of a record.
 
     Attributes:
@@ -82,7 +82,7 @@ class Bench:
     """
 
     setup: Setup
-    record: Record
+    record: BenchRecord
     status: Status
     _deployment: Deployment | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -139,14 +139,14 @@ class Bench:
         self._deployment = None
         await self._stack.aclose()
 
-    def expected_s(self, step: Step) -> float:
+    def expected_s(self, step: BenchStep) -> float:
         """Return about how many seconds a step takes, with the start of its server."""
         kinds = [step.kind or step.name]
         if not (step.restarts or self.is_running or self.setup.config.serving.url):
             kinds.append("start-cold")
         return sum(EXPECTED_S[kind][0 if self.setup.model_config.gpus else 1] for kind in kinds)
 
-    async def play(self, step: Step, status: Status, most_s: float) -> None:
+    async def play(self, step: BenchStep, status: Status, most_s: float) -> None:
         """Play one step in at most these seconds, and keep its result or the reason of its failure."""
         began, clock, limit_s = time.time(), time.monotonic(), min(most_s, LONGEST_S)
         outer, self.status = self.status, status
@@ -175,7 +175,7 @@ class Bench:
         )
 
 
-async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, shutdown: Shutdown) -> None:
+async def play_steps(bench: Bench, steps: Sequence[BenchStep], minutes: float, shutdown: Shutdown) -> None:
     """Play the steps that the record lacks, in order, as long as the minutes last.
 
     A step that is expected to take longer than the rest of them is left out. One that fails is recorded with
@@ -209,7 +209,7 @@ def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
     return msgspec.structs.replace(model_config, server=server)
 
 
-def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[Step]:
+def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
     """Return the steps that a configuration allows.
 
     A running server is not started again. Without prefix cache there is none to probe.
@@ -220,13 +220,13 @@ def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[Step]:
     flags = setup.model_config.server.flags
     levels = _levels(setup.model_config, LEVELS)
     steps = [
-        Step("start-cold", partial(measure_start, "cold"), restarts=True),
-        Step("capacity", measure_capacity),
-        Step("tools", partial(measure_tool_calls, levels[len(levels) // 2])),
-        Step("cache-probe", lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status)),
-        Step("utilisation", measure_load),
-        *(Step(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
-        Step("start-warm", partial(measure_start, "warm"), restarts=True),
+        BenchStep("start-cold", partial(measure_start, "cold"), restarts=True),
+        BenchStep("capacity", measure_capacity),
+        BenchStep("tools", partial(measure_tool_calls, levels[len(levels) // 2])),
+        BenchStep("cache-probe", lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status)),
+        BenchStep("utilisation", measure_load),
+        *(BenchStep(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
+        BenchStep("start-warm", partial(measure_start, "warm"), restarts=True),
     ]
     possible = [
         step

@@ -13,21 +13,20 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.plain.findings import Finding
 from speedrunner.runs.identity import history_digest
-from speedrunner.runs.verification.differences import Differences, contrast
-from speedrunner.runs.verification.subject import Subject
+from speedrunner.runs.verification.checked_run import CheckedRun, Differences, contrast
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Policy
 from speedrunner.store.stored_run import sleep_key
 
 
-def check_policies(subject: Subject) -> Finding:
+def check_policies(checked: CheckedRun) -> Finding:
     """Compare each policy version with the result of its sleep's edits on the version before.
 
     Raises `StorageError` if sleeps or policies cannot be read.
     """
     found = Differences("policies")
-    versions = subject.run.policies.versions()
-    records = {each.sleep: each for each in subject.run.sleeps}
+    versions = checked.run.policies.versions()
+    records = {each.sleep: each for each in checked.run.sleeps}
     if versions != list(range(len(versions))):
         found.differs("policies", f"the versions have gaps: {', '.join(map(str, versions))}")
     edits = 0
@@ -35,8 +34,8 @@ def check_policies(subject: Subject) -> Finding:
     for version in versions:
         name = f"policies/v{version:04d}"
         try:
-            policy = subject.policy(version)
-            after = Library(subject.setup.env.primitives).of(policy)
+            policy = checked.policy(version)
+            after = Library(checked.setup.env.primitives).of(policy)
         except InvalidPolicy as error:
             found.differs(name, str(error))
             before = None
@@ -44,13 +43,13 @@ def check_policies(subject: Subject) -> Finding:
         if policy.version != version:
             found.differs(name, f"its library.json says that it is version {policy.version}")
         if version == 0:
-            _check_first(subject, policy, found)
+            _check_first(checked, policy, found)
         elif version not in records:
             found.differs(name, f"{sleep_key(version)}, which made it, is missing")
         elif before is not None:
             accepted = [edit for edit in records[version].edits if edit.error is None]
             edits += len(accepted)
-            starts = _possible_starts(subject, before)
+            starts = _possible_starts(checked, before)
             problems = (_problems(start, accepted, after, version) for start in starts)
             for problem in min(problems, key=len):
                 found.differs(name, problem)
@@ -58,19 +57,19 @@ def check_policies(subject: Subject) -> Finding:
     return found.finding(f"{len(versions)} versions, made by {edits} accepted edits")
 
 
-def _check_first(subject: Subject, policy: Policy, found: Differences) -> None:
+def _check_first(checked: CheckedRun, policy: Policy, found: Differences) -> None:
     """Check that version 0 is the method's own, unless the run starts from another run's policy."""
-    setup = subject.setup
+    setup = checked.setup
     if setup.config.run.start_from is None and policy != setup.method.initial():
         found.differs("policies/v0000", f"it is not the initial policy of {setup.config.method.name}")
-    if subject.process is not None and history_digest(subject.run.path) != subject.process.history:
+    if checked.process is not None and history_digest(checked.run.path) != checked.process.history:
         found.differs("carried", "it is not the history that the run was played with")
 
 
-def _possible_starts(subject: Subject, policy: Policy) -> list[Library]:
+def _possible_starts(checked: CheckedRun, policy: Policy) -> list[Library]:
     """Return the possible initial libraries of a sleep: the stored one, with each skill's visibility as
     stored or as the method shows it to the actor."""
-    setup = subject.setup
+    setup = checked.setup
     spec = setup.method.agent(policy, [*setup.split.train, *setup.split.test][0], setup.env)
     shown = {each.name: each.public for each in spec.library.skills}
     skills = tuple(

@@ -9,8 +9,7 @@ from msgspec.structs import astuple
 from serving.meter import Reconciliation
 from serving.usage import Counters, Usage
 from speedrunner.plain.findings import Finding
-from speedrunner.runs.verification.differences import Differences, contrast, turn_of
-from speedrunner.runs.verification.subject import Subject
+from speedrunner.runs.verification.checked_run import CheckedRun, Differences, contrast, turn_of
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Labels, Turn
@@ -20,37 +19,37 @@ from speedrunner.store.stored_run import sleep_key
 SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
 
 
-def check_reconciliations(subject: Subject) -> Finding:
+def check_reconciliations(checked: CheckedRun) -> Finding:
     """Compare them. Raises `StorageError`, `InvalidPlan`."""
     found = Differences("reconciliations")
-    used = _check_used_tokens(subject, found)
-    _check_growth(subject, found)
-    summaries = _check_summaries(subject, found)
-    stored = _check_stored_sums(subject.run, found)
+    used = _check_used_tokens(checked, found)
+    _check_growth(checked, found)
+    summaries = _check_summaries(checked, found)
+    stored = _check_stored_sums(checked.run, found)
     return found.finding(
         f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
     )
 
 
-def _check_used_tokens(subject: Subject, found: Differences) -> int:
+def _check_used_tokens(checked: CheckedRun, found: Differences) -> int:
     """Check that each episode and each sleep has the tokens of its own rows, and no other one does."""
     recorded: dict[tuple[str, int], Usage] = {}
-    attempts = {row.episode: row.attempt for row in subject.run.episodes}
-    for played in subject.episodes():
+    attempts = {row.episode: row.attempt for row in checked.run.episodes}
+    for played in checked.episodes():
         key, attempt = played.trajectory.episode, played.trajectory.attempt
         if attempts.get(key) == attempt:
             recorded[key, attempt] = played.trajectory.usage
-    for record in subject.run.sleeps:
+    for record in checked.run.sleeps:
         recorded[sleep_key(record.sleep), record.attempt] = record.usage
     spent = dict.fromkeys(recorded, Usage())
-    for row in subject.run.requests:
+    for row in checked.run.requests:
         labels = Labels.of(row.labels)
         if row.wasted or row.usage is None or labels.episode is None or labels.attempt is None:
             continue
         one = labels.episode, labels.attempt
         if one in spent:
             spent[one] += row.usage
-        elif subject.is_finished:
+        elif checked.is_finished:
             what = f"it has tokens of {one[0]}, attempt {one[1]}, which is not recorded"
             found.differs("requests.jsonl", what)
     for one, usage in recorded.items():
@@ -58,12 +57,12 @@ def _check_used_tokens(subject: Subject, found: Differences) -> int:
     return len(recorded)
 
 
-def _check_growth(subject: Subject, found: Differences) -> None:
+def _check_growth(checked: CheckedRun, found: Differences) -> None:
     """Check that each prompt has room for the one before it and its answer, on the completions API: others
     leave reasoning out of later prompts."""
-    setup = subject.setup
-    talks = [(each.trajectory.episode, each.trajectory.turns) for each in subject.episodes()]
-    talks += [(sleep_key(each.sleep), agent.turns) for each in subject.run.sleeps for agent in each.agents]
+    setup = checked.setup
+    talks = [(each.trajectory.episode, each.trajectory.turns) for each in checked.episodes()]
+    talks += [(sleep_key(each.sleep), agent.turns) for each in checked.run.sleeps for agent in each.agents]
     for key, turns in talks:
         last: dict[int, Turn] = {}
         for number, turn in enumerate(turns):
@@ -77,23 +76,23 @@ def _check_growth(subject: Subject, found: Differences) -> None:
             last[turn.conversation] = turn
 
 
-def _check_summaries(subject: Subject, found: Differences) -> int:
+def _check_summaries(checked: CheckedRun, found: Differences) -> int:
     """Check that each summary row follows from its episode."""
-    written = subject.run.written_rows
+    written = checked.run.written_rows
     rows = {(row.episode, row.attempt): row for row in written}
     if len(rows) < len(written):
         found.differs("episodes.jsonl", f"{len(written) - len(rows)} rows occur twice")
-    for played in subject.episodes():
+    for played in checked.episodes():
         if played.phase == "sleep":
             continue
         episode, before = played.trajectory, played.number
         if played.phase == "train":
-            before *= subject.setup.config.run.sleep_every
+            before *= checked.setup.config.run.sleep_every
         row = rows.pop((episode.episode, episode.attempt), None)
         if row is not None:
             given = summarize_episode(episode, played.phase, before)
             found.expect(episode.episode, "its row in episodes.jsonl", row, given)
-        elif subject.is_finished:
+        elif checked.is_finished:
             found.differs(episode.episode, "it has no row in episodes.jsonl")
     for key, _ in rows:
         found.differs("episodes.jsonl", f"it has a row of {key}, which is not recorded")

@@ -10,15 +10,15 @@ from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, report
 from speedrunner.plain.plain_records import flat
 from speedrunner.runs.identity import checkout
+from speedrunner.runs.plan import Sleep, step_key, step_name
 from speedrunner.runs.setup import SETUP_ERRORS
-from speedrunner.runs.verification.differences import Differences
-from speedrunner.runs.verification.plan_check import check_plan
+from speedrunner.runs.verification.checked_run import CheckedRun, Differences
 from speedrunner.runs.verification.policy_check import check_policies
-from speedrunner.runs.verification.replay import replay
-from speedrunner.runs.verification.subject import Subject
+from speedrunner.runs.verification.repeated_calls import repeat_calls
 from speedrunner.runs.verification.token_sums import check_reconciliations
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
+from speedrunner.store.stored_run import sleep_key
 
 UNREADABLE = (
     *(*SETUP_ERRORS, ServingError, StorageError),
@@ -49,7 +49,7 @@ async def verify(
         SandboxError, WorkerError: its skills or its environment do not run here.
     """
     run = load(path)
-    subject = Subject(run, trust)
+    checked = CheckedRun(run, trust)
     checks: list[Finding] = []
 
     async def made(name: str, check: Callable[[], Finding | Awaitable[Finding]]) -> None:
@@ -64,20 +64,56 @@ async def verify(
         checks.append(one)
         say(one)
 
-    await made("plan", lambda: check_plan(subject))
-    await made("policies", lambda: check_policies(subject))
-    await made("reconciliations", lambda: check_reconciliations(subject))
-    await made("replay", lambda: replay(subject, status))
-    return report(str(path), checks, list(_other_code(subject)))
+    await made("plan", lambda: check_plan(checked))
+    await made("policies", lambda: check_policies(checked))
+    await made("reconciliations", lambda: check_reconciliations(checked))
+    await made("replay", lambda: repeat_calls(checked, status))
+    return report(str(path), checks, list(_other_code(checked)))
 
 
-def _other_code(subject: Subject) -> Iterator[str]:
+def _other_code(checked: CheckedRun) -> Iterator[str]:
     """Yield the differences between this checkout and the code that played the run."""
-    if subject.process is None:
+    if checked.process is None:
         yield "the code that played the run is not recorded; other code may explain a difference"
         return
-    recorded = {name: getattr(subject.process, name) for name in ("env", "prompts", "code")}
-    there, here = flat(recorded), flat(checkout(subject.setup))
+    recorded = {name: getattr(checked.process, name) for name in ("env", "prompts", "code")}
+    there, here = flat(recorded), flat(checkout(checked.setup))
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     if changed:
         yield f"changed since the run was played, which may explain a difference: {', '.join(changed)}"
+
+
+def check_plan(checked: CheckedRun) -> Finding:
+    """Compare the plan with the records. Raises `StorageError`, and `InvalidPlan` if the configuration
+    requests tasks that the environment lacks."""
+    found, steps = Differences("plan"), {step_key(step): step for step in checked.setup.plan()}
+    plays = [step for step in steps.values() if not isinstance(step, Sleep)]
+    tasks = {key: (task, step.policy) for step in plays for key, task in step.tasks.items()}
+    slept = {sleep_key(step.number): step for step in steps.values() if isinstance(step, Sleep)}
+    finished, there, sleeps = checked.run.state.finished, set[str](), set[str]()
+    for key in finished:
+        if key not in steps:
+            found.differs("state.json", f"{key} is finished, and it is not planned")
+    for episode in (each.trajectory for each in checked.episodes() if each.phase != "sleep"):
+        there.add(key := episode.episode)
+        if key not in tasks:
+            found.differs(key, "it is not planned")
+            continue
+        task, policy = tasks[key]
+        found.expect(key, "its task", episode.task, task)
+        found.expect(key, "its policy", episode.policy, policy)
+    for record in checked.run.sleeps:
+        sleeps.add(key := sleep_key(record.sleep))
+        if key not in slept:
+            found.differs(key, "it is not planned")
+        else:
+            found.expect(key, "rollouts before it", record.rollouts, slept[key].rollouts)
+    for step in (steps[key] for key in finished if key in steps):
+        needed = [sleep_key(step.number)] if isinstance(step, Sleep) else [*step.tasks]
+        for key in needed:
+            if key not in there | sleeps:
+                found.differs(key, f"it is missing, and {step_name(step)} is finished")
+    unfinished = "" if checked.is_finished else "; the run is not finished: checked as far as it goes"
+    return found.finding(
+        f"{len(there)} of {len(tasks)} planned episodes and {len(sleeps)} of {len(slept)} sleeps{unfinished}"
+    )

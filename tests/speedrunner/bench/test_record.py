@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from speedrunner.bench.engine import playing_setup
-from speedrunner.bench.measurement import as_text
-from speedrunner.bench.record import open_record, read_record_folder, subject_of
+from speedrunner.bench.measurement import Measurement, as_text
+from speedrunner.bench.record import StepRecord, describe_record, open_record, read_record_folder, subject_of
 from speedrunner.config.schema import InvalidConfig
 from tests.record_samples import SUBJECT, write_record
 
@@ -60,3 +61,14 @@ def test_prices_and_remarks_are_not_compared_but_the_context_is(tmp_path: Path) 
     assert subject.settings["server"] == "started"
     open_record(tmp_path, subject)
     open_record(tmp_path, subject)  # written and read, it is still the same
+
+
+def test_the_page_is_the_expected_one(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    golden("bench/gpu_record.md", describe_record(write_record(tmp_path)))
+
+
+def test_control_characters_are_written_out(tmp_path: Path) -> None:
+    record = write_record(tmp_path)
+    record.keep(StepRecord(step="tools", began=1.0, measured=Measurement("x", notes=["\x1b[31m"])))
+    assert "\x1b" not in describe_record(record)
+    assert "\\x1b[31m" in describe_record(record)

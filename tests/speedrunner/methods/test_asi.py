@@ -13,7 +13,7 @@ from speedrunner.runs.verification.policy_check import check_policies
 from speedrunner.store.records import Labels, Policy, Termination, Trajectory
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
-from tests.tampered_runs import subject
+from tests.tampered_runs import open_checked
 from tests.toy_env import Corridor
 
 STRIDE = '''def stride(steps: int) -> str:
@@ -62,7 +62,7 @@ async def test_the_library_after_three_sleeps_is_exactly_what_was_proposed_first
     assert second == {"stride": TAKEN, "hurry": f"hurry needs stride: {TAKEN}"}
     assert third["hurry"] is None
     assert "steps" in str(third["broken"])
-    assert check_policies(subject(run.dir)).level == "ok"
+    assert check_policies(open_checked(run.dir)).level == "ok"
 
 
 async def test_the_inducer_reads_one_success_at_a_time_and_its_skills_are_the_actors_tools(
@@ -100,7 +100,7 @@ async def test_what_does_not_fit_costs_its_own_episode_or_as_in_the_paper_the_wh
     assert [each.name for each in run.data.policies.load(1).skills] == names
     assert str(sleep.error).startswith("the context of the inducer overflowed")
     assert [edit.error is None for edit in sleep.edits] == [overflow == "skip"]
-    assert check_policies(subject(run.dir)).level == "ok"
+    assert check_policies(open_checked(run.dir)).level == "ok"
 
 
 def played(score: float, success: bool = False) -> Trajectory:
@@ -190,7 +190,7 @@ class TestVerification:
             ("stride", True),
             ("hurry", False),
         ]
-        assert check_policies(subject(run.dir)).level == "ok"
+        assert check_policies(open_checked(run.dir)).level == "ok"
         (attempt,) = sleep.attempts
         assert (attempt.task, attempt.termination) == (run.data.trajectories()[0].task, Termination.SUCCESS)
         tokens = (

@@ -23,7 +23,7 @@ from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu import steps as steps_module
 from speedrunner.bench.gpu.steps import (
     Bench,
-    Step,
+    BenchStep,
     as_served,
     measure_capacity,
     play_steps,
@@ -31,7 +31,7 @@ from speedrunner.bench.gpu.steps import (
     with_folder,
 )
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.record import Record, as_text, open_record, read_record_folder, subject_of
+from speedrunner.bench.record import BenchRecord, describe_record, open_record, read_record_folder, subject_of
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from tests.gpu_kinds import GPUS
@@ -110,7 +110,7 @@ async def test_a_running_server_on_this_machine_is_compared_with_the_claim_for_i
     bench._deployment = None
 
 
-async def run(bench: Bench, *steps: Step, minutes: float = 10.0) -> None:
+async def run(bench: Bench, *steps: BenchStep, minutes: float = 10.0) -> None:
     await play_steps(bench, steps, minutes, Shutdown(lambda line: None))
 
 
@@ -130,7 +130,7 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     assert [step.reason for step in record.steps.values()] == [""] * 6
     assert "step 4 of 6, utilisation (takes about 45 s)" in said
     assert any("rollout-2 (takes about 60 s): pair 1 of 1 with 2 in flight" in line for line in said)
-    text = as_text(record)
+    text = describe_record(record)
     for heading in ("Environment", "Capacity", "Kinds", "Requests", "Utilisation", "Rollouts", "Figures"):
         assert f"#### {heading}\n" in text
     assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
@@ -140,7 +140,7 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     assert "no clock of steps" in notes[-1]
 
 
-def rows(record: Record, step: str) -> list[dict[str, int]]:
+def rows(record: BenchRecord, step: str) -> list[dict[str, int]]:
     measured = record.steps[step].measured
     assert measured is not None
     return list(measured.tables[0].rows)
@@ -166,7 +166,7 @@ class Played:
         *,
         restarts: bool = False,
         kind: str = "capacity",
-    ) -> Step:
+    ) -> BenchStep:
         async def play(bench: Bench) -> Measurement:
             if restarts:
                 await bench.start()
@@ -176,7 +176,7 @@ class Played:
                 raise error
             return Measurement(name)
 
-        return Step(name, play, restarts, kind)
+        return BenchStep(name, play, restarts, kind)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ async def test_a_step_that_exceeds_its_bound_is_ended(
         monkeypatch.setattr(steps_module, "LONGEST_S", 0.0)
         return Measurement("a")
 
-    first, second = (Step(name, play, kind="capacity") for name, play in (("a", shorten), ("b", hang)))
+    first, second = (BenchStep(name, play, kind="capacity") for name, play in (("a", shorten), ("b", hang)))
     await run(bench, first, second, played.step("c", restarts=True))
     assert reasons(bench) == {"a": "", "b": "it took longer than its limit of 0 s", "c": ""}
     assert ended.is_set()
@@ -260,7 +260,7 @@ async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
         shutdown._on_signal(2)
         return await forever()
 
-    steps = [played.step("a"), Step("b", interrupted, kind="capacity")]
+    steps = [played.step("a"), BenchStep("b", interrupted, kind="capacity")]
     with pytest.raises(Interrupted):
         await shutdown.run(play_steps(bench, steps, 20.0, shutdown))
     assert reasons(bench) == {"a": ""}

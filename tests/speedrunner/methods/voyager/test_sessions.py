@@ -13,7 +13,7 @@ from speedrunner.runs.verification.policy_check import check_policies
 from speedrunner.store.records import Edit, Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, ScriptedRun, flag
-from tests.tampered_runs import subject
+from tests.tampered_runs import open_checked
 from tests.toy_env import Corridor
 
 RACETRACK = "env=tests.toy_env:Racetrack"
@@ -104,7 +104,7 @@ class TestASession:
             Edit("write", "leave_start", source=STEP, public=("leave_start",)),
             Edit("write", "go_on", source=ON, public=("go_on",)),
         ]
-        assert check_policies(subject(session.dir)).level == "ok"
+        assert check_policies(open_checked(session.dir)).level == "ok"
         assert session.data.sleeps[0].agents == []
 
     def test_three_sleeps_lead_to_a_library_that_is_known_in_advance(self, session: ScriptedRun) -> None:

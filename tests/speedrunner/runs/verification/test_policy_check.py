@@ -13,7 +13,7 @@ from speedrunner.runs.verification.policy_check import check_policies
 from tests.golden_tables import Golden, table
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, script, walker
-from tests.tampered_runs import change, copy_of, subject, told
+from tests.tampered_runs import change, copy_of, open_checked, told
 
 pytestmark = pytest.mark.process
 
@@ -49,7 +49,7 @@ def edited(shared_corridor: Runs) -> Path:
 
 
 def test_every_kind_of_edit_leads_to_the_next_version(edited: Path) -> None:
-    check = check_policies(subject(edited))
+    check = check_policies(open_checked(edited))
     assert (check.level, told(check)) == ("ok", [])
     assert check.text == "3 versions, made by 7 accepted edits"
 
@@ -152,7 +152,7 @@ def test_each_change_is_found(edited: Path, tmp_path: Path, golden: Golden) -> N
     for number, (name, edit) in enumerate(CHANGES.items()):
         run = copy_of(edited, tmp_path / str(number))
         edit(run)
-        found[name] = "\n".join(told(check_policies(subject(run))))
+        found[name] = "\n".join(told(check_policies(open_checked(run))))
     golden("verification/changed_policies.txt", table(found))
 
 
@@ -164,4 +164,4 @@ async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(co
     await run.play("run.test_episodes=0")
     before, after = (run.data.policies.load(version).skills[0] for version in (0, 1))
     assert (before.public, after.public) == (False, True)
-    assert told(check_policies(subject(run.dir))) == []
+    assert told(check_policies(open_checked(run.dir))) == []

@@ -17,11 +17,11 @@ from speedrunner.runs.player import play_runs
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.verification.token_sums import SHARED, check_reconciliations
 from tests.scripted_runs import Runs, ScriptedRun, script
-from tests.tampered_runs import change, copy_of, subject, told
+from tests.tampered_runs import change, copy_of, open_checked, told
 
 
 def checked(run: Path, *, is_finished: bool = True) -> Finding:
-    verified = subject(run)
+    verified = open_checked(run)
     verified.is_finished = is_finished
     return check_reconciliations(verified)
 

@@ -1,4 +1,4 @@
-"""Replay every recorded call in fresh worlds: equal calls must have equal results."""
+"""Repeat every recorded call in fresh worlds: equal calls must have equal results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from speedrunner.agents.actor import actor_view
 from speedrunner.methods.method_base import Method
 from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding
-from speedrunner.runs.verification.differences import Differences, contrast, turn_of
-from speedrunner.runs.verification.subject import Played, Subject
+from speedrunner.runs.verification.checked_run import (
+    CheckedRun,
+    Differences,
+    RecordedEpisode,
+    contrast,
+    turn_of,
+)
 from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, apply_hunks
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.worker_messages import Executed
@@ -50,7 +55,7 @@ Asked = CallNode | list[Hunk]
 
 
 class _Differs(Exception):
-    """A replay had another result; the rest of the episode is not compared."""
+    """A repeated call had another result; the rest of the episode is not compared."""
 
     def __init__(self, what: str, turn: int | None = None) -> None:
         super().__init__(what)
@@ -58,20 +63,20 @@ class _Differs(Exception):
 
 
 class _LeftOut(Exception):
-    """The rest of an episode cannot be replayed."""
+    """The rest of an episode cannot be repeated."""
 
     def __init__(self, reason: str, calls: int) -> None:
         super().__init__(reason)
         self.calls = calls
 
 
-async def replay(subject: Subject, status: Status) -> Finding:
-    """Replay all episodes, as many at once as there are cores.
+async def repeat_calls(checked: CheckedRun, status: Status) -> Finding:
+    """Repeat the calls of all episodes, as many at once as there are cores.
 
     Raises `WorkerError`, `StorageError`.
     """
     found, counts = Differences("replay"), Counter[str]()
-    cores, episodes = len(os.sched_getaffinity(0)), subject.episodes()
+    cores, episodes = len(os.sched_getaffinity(0)), checked.episodes()
 
     async def work() -> None:
         for played in episodes:  # shared: each task takes the next one
@@ -79,10 +84,10 @@ async def replay(subject: Subject, status: Status) -> Finding:
             counts["episodes"] += 1
             # A call in which the episode ended has no recorded result.
             lost = sum(each.call is not None and each.executed is None for each in episode.turns)
-            found.left_out += Counter({BY_A_FAULT: lost, BY_OTHER_TEXTS: int(subject.has_other_texts)})
+            found.left_out += Counter({BY_A_FAULT: lost, BY_OTHER_TEXTS: int(checked.has_other_texts)})
             async with pool.worker() as worker:
                 try:
-                    async for _ in _replay_episode(subject, played, worker):
+                    async for _ in _repeat_episode(checked, played, worker):
                         counts["calls"] += 1
                 except _Differs as error:
                     where = episode.episode
@@ -91,7 +96,7 @@ async def replay(subject: Subject, status: Status) -> Finding:
                     found.left_out[str(error)] += error.calls
             status(f"replayed {counts['calls']} calls of {counts['episodes']} episodes")
 
-    async with subject.setup.workers(cores) as pool:
+    async with checked.setup.workers(cores) as pool:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(cores):
@@ -101,17 +106,19 @@ async def replay(subject: Subject, status: Status) -> Finding:
     return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes")
 
 
-async def _replay_episode(subject: Subject, played: Played, worker: EnvWorker) -> AsyncIterator[None]:
-    """Replay one episode; yield after each call. Raises `_Differs`, `_LeftOut`."""
-    episode, setup = played.trajectory, subject.setup
+async def _repeat_episode(
+    checked: CheckedRun, played: RecordedEpisode, worker: EnvWorker
+) -> AsyncIterator[None]:
+    """Repeat the calls of one episode; yield after each call. Raises `_Differs`, `_LeftOut`."""
+    episode, setup = played.trajectory, checked.setup
     asked = _list_operations(played)
-    spec = subject.spec(played)
+    spec = checked.spec(played)
     module = apply_hunks(spec.library.module(), episode.module or [])
     last: Executed | None = None
     try:
-        seed = subject.run.state.skill_seed(episode.task)
+        seed = checked.run.state.skill_seed(episode.task)
         opening = await worker.reset(episode.task, module, setup.env.limits.actions, seed)
-        if episode.module is None and not subject.has_other_texts:
+        if episode.module is None and not checked.has_other_texts:
             messages = spec.messages(setup.env, opening, setup.config.run.wording)
             if spec.prompt_hash(setup.env, messages) != episode.prompt_hash:
                 raise _Differs("the actor's first prompt does not have its recorded digest")
@@ -146,9 +153,9 @@ async def _replay_episode(subject: Subject, played: Played, worker: EnvWorker) -
         _check_end(episode, [each for _, each in asked if isinstance(each, CallNode)], last, worker)
 
 
-def _list_operations(played: Played) -> list[tuple[int | None, Asked]]:
+def _list_operations(played: RecordedEpisode) -> list[tuple[int | None, Asked]]:
     """Return the operations on an episode's world, and the turns that show them. Raises as
-    `_replay_episode` does."""
+    `_repeat_episode` does."""
     episode, turns = played.trajectory, played.trajectory.turns
     found: list[tuple[int | None, Asked]] = []
     for step in episode.steps:

@@ -12,12 +12,12 @@ import pytest
 
 from speedrunner.agents.reading import call_lines
 from speedrunner.plain.findings import Finding
-from speedrunner.runs.verification.replay import KILLED, find_first_difference, replay
+from speedrunner.runs.verification.repeated_calls import KILLED, find_first_difference, repeat_calls
 from speedrunner.store.records import CallNode
 from speedrunner.workers.sandbox import skill_process
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
-from tests.tampered_runs import Change, change, copy_of, subject, told
+from tests.tampered_runs import Change, change, copy_of, open_checked, told
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 async def replayed(run: Path) -> Finding:
-    return await replay(subject(run), lambda line: None)
+    return await repeat_calls(open_checked(run), lambda line: None)
 
 
 def call_of(record: Any) -> Any:
