@@ -173,13 +173,8 @@ class ACE(Method):
             changed = edited
             return "The playbook was changed."
 
-        await self._ask(
-            *("curator", change_playbook, tools),
-            playbook=playbook.text,
-            lessons=lessons,
-            used=count(playbook.text),
-            most=most,
-        )
+        inputs = {"playbook": playbook.text, "lessons": lessons, "used": count(playbook.text), "most": most}
+        await self._ask("curator", change_playbook, tools, **inputs)
         return changed
 
     async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: Any) -> None:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from speedrunner.agents.reading import headline, opening, summarize_sleep, trajectory_lines
 
@@ -56,13 +56,7 @@ class Trajectories(Sequence[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self._places)
 
-    @overload
-    def __getitem__(self, index: int) -> dict[str, Any]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Trajectories: ...
-
-    def __getitem__(self, index: int | slice) -> dict[str, Any] | Trajectories:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Trajectories(self._places[index])
         return _read(self._places[index])

@@ -11,6 +11,18 @@ from speedrunner.workers.worker_messages import Executed
 from tests.golden_tables import Golden, table
 
 
+def executed(node: CallNode, observation: str | None = None, free_observation: str | None = None) -> Executed:
+    """Return a worker's report of a call."""
+    return Executed(
+        node=node,
+        observation=observation,
+        free_observation=free_observation,
+        outcome=Outcome(0.0, False, {}),
+        actions=0,
+        termination=None,
+    )
+
+
 def view(
     result: Any = None,
     error: str | None = None,
@@ -19,17 +31,7 @@ def view(
     limit: int = 1_000,
 ) -> str:
     node = CallNode("skill", "skill", {}, result=result, error=error)
-    return actor_view(
-        Executed(
-            node=node,
-            observation=observation,
-            free_observation=free_observation,
-            outcome=Outcome(0.0, False, {}),
-            actions=0,
-            termination=None,
-        ),
-        limit,
-    )
+    return actor_view(executed(node, observation, free_observation), limit)
 
 
 ROOM = "You are in the kitchen, and a door leads on."
@@ -68,15 +70,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 def failed(*calls: CallNode, omitted: int = 0, limit: int = 1_000) -> str:
     actions = sum(each.actions for each in calls)
     node = CallNode("fetch", "skill", {}, error="E: no", actions=actions, calls=[*calls], omitted=omitted)
-    executed = Executed(
-        node=node,
-        observation="A flag." if calls else None,
-        free_observation=None,
-        outcome=Outcome(0.0, False, {}),
-        actions=0,
-        termination=None,
-    )
-    return actor_view(executed, limit)
+    return actor_view(executed(node, "A flag." if calls else None), limit)
 
 
 def test_each_text_is_shown_once_and_cut_by_itself(golden: Golden) -> None:

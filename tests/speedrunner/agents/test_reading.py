@@ -14,8 +14,8 @@ from speedrunner.agents import reading
 from speedrunner.agents.actor import actor_view
 from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
 from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
-from speedrunner.workers.worker_messages import Executed
 from tests.golden_tables import Golden, table
+from tests.speedrunner.agents.test_actor import executed
 from tests.speedrunner.run_samples import trajectory
 
 NOOP = CallNode("noop", "primitive", {}, actions=1)
@@ -100,16 +100,8 @@ class TestWhatTheActorWasTold:
         told: list[str],
     ) -> None:
         node = CallNode("do", "skill", {}, result=result, error=error)
-        executed = Executed(
-            node=node,
-            observation=observation,
-            free_observation=free_observation,
-            outcome=Outcome(0.0, False, {}),
-            actions=0,
-            termination=None,
-        )
         made = turn(call=ToolCall("do", {}), executed=node)
-        shown = turn_lines(1, made, actor_view(executed, 20))
+        shown = turn_lines(1, made, actor_view(executed(node, observation, free_observation), 20))
         assert shown[1 + len(call_lines(node)) :] == told
 
     def test_it_stands_in_the_next_turn_of_the_same_conversation(self) -> None:

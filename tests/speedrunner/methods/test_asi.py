@@ -10,9 +10,10 @@ from envs import Outcome, Task
 from speedrunner.library.library import Library
 from speedrunner.methods.asi import ASI, TAKEN, Successful, append_skills, find_excess, select_successful
 from speedrunner.runs.verification.policy_check import check_policies
-from speedrunner.store.records import Labels, Policy, Termination, Trajectory
+from speedrunner.store.records import Labels, Policy, Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
+from tests.speedrunner.run_samples import trajectory
 from tests.tampered_runs import open_checked
 from tests.toy_env import Corridor
 
@@ -103,18 +104,6 @@ async def test_what_does_not_fit_costs_its_own_episode_or_as_in_the_paper_the_wh
     assert check_policies(open_checked(run.dir)).level == "ok"
 
 
-def played(score: float, success: bool = False) -> Trajectory:
-    return Trajectory(
-        episode="train/0000",
-        task=Task("toy", "default", 0),
-        policy=0,
-        attempt=1,
-        turns=[],
-        termination=Termination.FAILURE,
-        outcome=Outcome(score, success, {}),
-    )
-
-
 @pytest.mark.parametrize(
     ("rule", "scores", "chosen"),
     [
@@ -129,7 +118,8 @@ def played(score: float, success: bool = False) -> Trajectory:
 def test_where_scores_are_graded_the_better_half_succeeded(
     rule: Successful, scores: list[float], chosen: list[float]
 ) -> None:
-    found = select_successful([played(score) for score in scores], rule)
+    batch = [trajectory(outcome=Outcome(score, False, {})) for score in scores]
+    found = select_successful(batch, rule)
     assert [each.outcome.score for each in found if each.outcome] == chosen
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -142,22 +143,17 @@ async def test_an_answer_that_a_kill_lost_counts_as_wasted(stopped: ScriptedRun)
     check_finished(stopped.dir, ["train/0000", "train/0001"], sleeps=1)
 
 
-def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, number: int) -> None:
-    """Let the sandbox fail in one call of a method, counted from 0."""
-    calls, original = count(), getattr(owner, method)
-
-    async def called(self: object, *args: object, **kwargs: object) -> object:
-        if next(calls) == number:
-            raise SandboxError("no process starts")
-        return await original(self, *args, **kwargs)
-
-    monkeypatch.setattr(owner, method, called)
-
-
 async def test_a_sleep_that_stops_in_a_tool_call_asks_for_that_call_again(
     corridor: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_once(monkeypatch, Interpreter, "execute", 3)  # each piece of code is two calls
+    calls, execute = count(), Interpreter.execute
+
+    async def fail_once(*args: Any) -> object:
+        if next(calls) == 3:  # each piece of code is two calls
+            raise SandboxError("no process starts")
+        return await execute(*args)
+
+    monkeypatch.setattr(Interpreter, "execute", fail_once)
     broken = Interrupted()
     run = corridor(broken, *SHORT)
     with pytest.raises(SandboxError):
