@@ -20,7 +20,6 @@ from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
 from serving.engine.metrics import patience_for, read_counters, read_metrics, watch
 from serving.engine.server import VllmServer
-from serving.engine.start_phases import list_phases
 from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import require_gpus
 from serving.hub import found, require_hub
@@ -28,7 +27,7 @@ from serving.meter import LedgerRow, Meter, Reconciliation, Spending, reconcile
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
-from serving.new_model_config import check_files
+from serving.model_files import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
@@ -262,9 +261,8 @@ async def deploy(
             stack.push_async_callback(server.stop, grace_s=2.0)
             say(f"starting vLLM with {model_config.name} (log: {log})")
             began = time.monotonic()
-            await server.start(lambda seconds, phase: waiting(f"starting vLLM, {seconds:.0f} s: {phase}"))
-            phases = list_phases(server.phases)
-            say(f"vLLM is ready after {time.monotonic() - began:.0f} s{f' ({phases})' if phases else ''}")
+            await server.start(lambda seconds, line: waiting(f"starting vLLM, {seconds:.0f} s: {line}"))
+            say(f"vLLM is ready after {time.monotonic() - began:.0f} s")
         deployment = Deployment(model_config, options, endpoint, server, tokenizer, say, waiting)
         stack.push_async_callback(deployment.close)
         if not model_config.hosted:

@@ -142,8 +142,6 @@ class _Request(Generic[T]):
         started: monotonic time of the last one's start.
         failures: tries that may have cost tokens.
         outage_s: time that it has waited for an engine that is away.
-        wait_s: time to wait before the next try.
-        is_outage: whether the engine is away, so that this wait does not count against the answer's limit.
     """
 
     send: Send
@@ -159,8 +157,6 @@ class _Request(Generic[T]):
     started: float = 0.0
     failures: int = 0
     outage_s: float = 0.0
-    wait_s: float = 0.0
-    is_outage: bool = False
 
 
 class Engine:
@@ -280,25 +276,18 @@ class Engine:
         return functools.partial(self._client.send, f"{self.endpoint.base_url}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
-        """Wait, try and classify the failure, until there is an answer or no hope for one."""
+        """Try, and wait after each failure, until there is an answer or no hope for one."""
         while True:
-            await self._wait(request)
+            # A rate limit is the account's: it delays every request, and another may prolong it meanwhile.
+            while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(wait_s)
             try:
                 return await self._try(request)
             except TryFailed as error:
                 failure = error
             if failure.lost and self._require_alive is not None:
                 await self._require_alive()
-            await self._classify(request, failure)
-
-    async def _wait(self, request: _Request[Any]) -> None:
-        """Wait as long as the last failure asks for."""
-        if request.wait_s:
-            with pause_limit(request.started) if request.is_outage else nullcontext():
-                await asyncio.sleep(request.wait_s)
-        # A rate limit is the account's: it delays every request, and another one may prolong it meanwhile.
-        while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(wait_s)
+            await self._wait_after(request, failure)
 
     async def _try(self, request: _Request[T]) -> EngineResponse[T]:
         """Send the request once and write the row of a failure. Raises `TryFailed`, and as `complete`."""
@@ -320,16 +309,15 @@ class Engine:
         ended = time.monotonic()
         return EngineResponse(answer, usage, ended - request.started, ended, request.id, row)
 
-    async def _classify(self, request: _Request[Any], failure: TryFailed) -> None:
-        """Count a failed try and set the wait before the next one.
+    async def _wait_after(self, request: _Request[Any], failure: TryFailed) -> None:
+        """Count a failed try, and wait before the next one.
 
         Raises `EngineDead` or `RequestFailed` if there should be no other one.
         """
-        request.wait_s, request.is_outage = 0.0, False
         wait_s = self._retry.wait_s(request.tries)
         # The engine refused the request before any work, or is away: it costs nothing to wait longer.
-        request.is_outage = failure.usage == Usage() and not (failure.lost and self._require_alive)
-        if request.is_outage:
+        is_outage = failure.usage == Usage() and not (failure.lost and self._require_alive)
+        if is_outage:
             request.outage_s += failure.after_s or wait_s
             is_over = request.outage_s > self._retry.outage_s
         else:
@@ -349,9 +337,11 @@ class Engine:
         if failure.after_s is not None:
             self._not_before = max(self._not_before, time.monotonic() + failure.after_s)
             return
-        request.wait_s = wait_s
-        if request.is_outage:
+        if is_outage:
             self._note_outage(str(failure))
+        # Time without an engine does not count against the answer's limit.
+        with pause_limit(request.started) if is_outage else nullcontext():
+            await asyncio.sleep(wait_s)
 
     async def _exchange(self, request: _Request[T]) -> tuple[T, Usage]:
         """Send the request once and read its answer; `give_up` ends the wait. Raises as `try_once`."""

@@ -21,7 +21,6 @@ from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import cache_settings, private_folder
 from serving.engine.gpus import Gpu, device_settings
-from serving.engine.start_phases import StartPhases
 from serving.engine.step_log import LOG_VARIABLE, STEPS_VARIABLE
 from serving.errors import ServerFailed
 from serving.hub import found
@@ -37,7 +36,7 @@ SYNC_SCHEDULER = "serving.engine.convoy.SyncConvoyScheduler"
 """Import paths of the schedulers with convoys, or with a log of steps; see `serving.engine.convoy`."""
 
 Progress = Callable[[float, str], None]
-"""Called about once a second during a start, with the seconds so far and the phase."""
+"""Called about once a second during a start, with the seconds so far and the newest line of the log."""
 
 PROGRAMS = str(Path(sys.executable).parent)
 """Folder of the interpreter's own programs, including ninja."""
@@ -67,7 +66,6 @@ class VllmServer:
         endpoint: its address.
         log: file that the server's output is appended to.
         folder: its files on disk, removed with it; only this user can enter it.
-        phases: seconds that each phase of its start took; empty before it.
     """
 
     def __init__(
@@ -94,7 +92,6 @@ class VllmServer:
         self.model_config = model_config
         self.log = log
         self._model = model
-        self.phases: dict[str, float] = {}
         self._gpus = gpus
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
@@ -261,26 +258,23 @@ class VllmServer:
             )
 
     async def _until_healthy(self, progress: Progress) -> None:
-        begun = told = time.monotonic()
-        phases, read = StartPhases(), self._log_start
+        began = told = time.monotonic()
+        newest, read = "importing", self._log_start
         while True:
             is_healthy = await self.endpoint.healthy()
             now = time.monotonic()
             lines, read = read_new_lines(self.log, read)
-            phases.read(lines, now - begun)
-            self.phases = phases.seconds(now - begun)
+            newest = [newest, *lines][-1][:_LONGEST]
             if not self.alive:  # a healthy answer then came from another process
                 raise ServerFailed(self.failure())
             if is_healthy:
                 return
-            if now - begun > self._start_timeout_s:
+            if now - began > self._start_timeout_s:
                 limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
-                raise ServerFailed(
-                    self._report(f"was not healthy after {limit}; last phase: {phases.text(now - begun)}")
-                )
+                raise ServerFailed(self._report(f"was not healthy after {limit}"))
             if now - told >= 1.0:
                 told = now
-                progress(now - begun, phases.text(now - begun))
+                progress(now - began, newest)
             await asyncio.sleep(0.2)
 
     def _report(self, what: str) -> str:

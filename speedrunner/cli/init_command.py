@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from serving.model_configs import load_model_config
-from serving.new_model_config import check_files, describe_model
+from serving.model_files import check_files, describe_model
 from serving.weights import model_path
 from speedrunner.cli.output import say
 from speedrunner.store.files import explain_errors, write_shared

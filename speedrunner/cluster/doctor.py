@@ -17,7 +17,7 @@ from serving.engine.gpus import GpuReport, read_gpus
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.gpu_check import check_gpus
 from serving.model_config import ModelConfig
-from serving.new_model_config import check_files
+from serving.model_files import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import adopt
 from serving.weights import model_path

@@ -215,7 +215,7 @@ def check_models(setup: Setup, policy: Policy) -> None:
 
     Raises `InvalidConfig` if it does not fit, and the errors of `check_files` and `prepare`.
     """
-    from serving.new_model_config import check_files  # heavy
+    from serving.model_files import check_files  # heavy
     from serving.tokens.transcript import Transcript
 
     tokenizer = None

@@ -20,7 +20,7 @@ import xgrammar
 
 import speedrunner.cli.play_commands
 import tests.chaos.client
-from serving.new_model_config import _load_tokenizer
+from serving.model_files import _load_tokenizer
 from speedrunner.agents.rendering import _environment
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner

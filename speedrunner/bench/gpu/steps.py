@@ -107,8 +107,8 @@ class Bench:
             return False
         return self._deployment.server is None or self._deployment.server.alive
 
-    async def start(self) -> dict[str, float]:
-        """Start the server again, and return the seconds of the start by phase.
+    async def start(self) -> float:
+        """Start the server again, and return the seconds of the start.
 
         Raises `ServerFailed`, `InvalidModelConfig`; if it has already failed in this process, without another
         try.
@@ -131,8 +131,7 @@ class Bench:
             self._failed = first_line(error)
             raise
         self._failed = ""
-        started = self._deployment.server
-        return {**(started.phases if started else {}), "total": time.monotonic() - began}
+        return time.monotonic() - began
 
     async def stop(self) -> None:
         """Stop the server if it runs."""
@@ -265,10 +264,10 @@ async def measure_start(kind: str, bench: Bench) -> Measurement:
     # If an earlier try took too long, its compiled code stays, so that this one gets further.
     if kind == "cold" and "start-cold" not in bench.record.steps:
         await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
-    phases = await bench.start()
-    rows = [{"start": kind, "phase": phase, "seconds": seconds} for phase, seconds in phases.items()]
-    shown = columns("start", "phase", "seconds:.1f")
-    return Measurement(f"Start, {kind}", tables=[MeasuredTable("starts", rows, shown)])
+    rows = [{"start": kind, "seconds": await bench.start()}]
+    return Measurement(
+        f"Start, {kind}", tables=[MeasuredTable("starts", rows, columns("start", "seconds:.1f"))]
+    )
 
 
 async def measure_capacity(bench: Bench) -> Measurement:

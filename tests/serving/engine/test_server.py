@@ -167,17 +167,14 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
     def progress(seconds: float, line: str) -> None:
         told.append(seconds)
         processes.extend(tree(server.pid))
-        if line.startswith("loading weights, "):
+        if line.startswith("Starting to load model"):
             server._start_timeout_s = 0.5  # which has passed
 
     with pytest.raises(
         ServerFailed,
-        match=r"was not healthy after 0\.5 s \(serving\.start_timeout_s\); last phase: loading weights, "
-        r"\d+ s: Starting to load model m\.\.\.",
+        match=r"was not healthy after 0\.5 s \(serving\.start_timeout_s\): Starting to load model m\.\.\.",
     ):
         await server.start(progress)
-    assert set(server.phases) == {"importing", "loading weights"}
-    assert sum(server.phases.values()) >= told[-1]
     assert told == sorted(told)
     assert processes
     assert all_end(processes)

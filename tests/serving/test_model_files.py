@@ -15,7 +15,7 @@ import pytest
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig, Roles
 from serving.model_configs import load_model_config
-from serving.new_model_config import check_files, describe_model
+from serving.model_files import check_files, describe_model
 from serving.tokens.transcript import Transcript
 from serving.usage import Prices
 from tests.bundled_models import bundled_folder

@@ -1,5 +1,4 @@
-"""Write the model config of a model on the Hugging Face hub, or in a folder, from its files alone, and check
-one against them before a server starts."""
+"""What a model's files show: a model config is written from them, and each one is checked against them."""
 
 from __future__ import annotations
 
