@@ -131,7 +131,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             it, so its tokens are output tokens beyond `thinking_tokens`.
         dtype: number type of weights and activations.
         cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
-            attention with states that are kept only at the ends of prompts, in units of `match_unit`).
+            attention with states that are kept only at the ends of prompts, in units of the flag
+            `prefix-match-unit`).
         convoy_steps: most steps that a request of a hybrid model waits so that several start together (see
             `serving.engine.convoy`); 0 for none. By default 12 on GPUs, if a server has room for at least 24
             sequences.
@@ -186,12 +187,6 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     def all_gpus(self) -> int:
         """GPUs that its server takes, with all replicas."""
         return self.gpus * self.replicas
-
-    @property
-    def match_unit(self) -> int | None:
-        """Prefix-cache hits end at multiples of this many tokens; `None` if the engine chooses its block."""
-        unit = self.server.flags.get("prefix-match-unit", self.server.flags.get("block-size"))
-        return unit if isinstance(unit, int) else None
 
     @property
     def convoys(self) -> int:

@@ -20,16 +20,6 @@ episodes of `tiny-hybrid`: with half the room that 16 conversations need, 12 gav
 be cached, 9 gave 90 %, 6 (enough for idle ones) 62 %."""
 
 
-def blocks_of(tokens: int, block_size: int, *, hybrid: bool, shared: int = 0) -> int:
-    """Return the number of cache blocks that a conversation of this many tokens holds, without shared ones.
-
-    Args:
-        shared: number of its first tokens that other conversations hold as well.
-    """
-    own = max(-(-tokens // block_size) - shared // block_size, 0)
-    return own + (HYBRID_EXTRA_BLOCKS if hybrid else 0)
-
-
 class CacheConfig(msgspec.Struct, frozen=True):
     """The prefix cache of one replica.
 
@@ -48,9 +38,13 @@ class CacheConfig(msgspec.Struct, frozen=True):
     hybrid: bool = False
 
     def blocks(self, tokens: int, shared: int = 0) -> int:
-        """Return the number of blocks that a conversation of this many tokens holds, without shared ones; see
-        `blocks_of`."""
-        return blocks_of(tokens, self.block_size, hybrid=self.hybrid, shared=shared)
+        """Return the number of blocks that a conversation of this many tokens holds, without shared ones.
+
+        Args:
+            shared: number of its first tokens that other conversations hold as well.
+        """
+        own = max(-(-tokens // self.block_size) - shared // self.block_size, 0)
+        return own + (HYBRID_EXTRA_BLOCKS if self.hybrid else 0)
 
     def conversations(self, tokens: int) -> int:
         """Return how many conversations of this length the cache holds at the same time."""

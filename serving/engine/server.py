@@ -1,16 +1,25 @@
-"""A vLLM server that we own: started from a model config, awaited, and stopped on every way out."""
+"""A vLLM server that we own: started from a model config, awaited, and stopped on every way out.
+
+Its folders are a private one, and those for what its libraries compile, in a Slurm job on the node's own
+disk. Several libraries lock their files, which is slow or fails on NFS. They load code from these folders, so
+no one else may be able to write there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +28,6 @@ from typing import BinaryIO
 from serving.engine import guard, step_log
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
-from serving.engine.folders import cache_settings, private_folder
 from serving.engine.gpus import Gpu, device_settings
 from serving.engine.step_log import LOG_VARIABLE, STEPS_VARIABLE
 from serving.errors import ServerFailed
@@ -220,23 +228,18 @@ class VllmServer:
         """Return the environment variables for the engine and its compilers; the model config's own are
         last."""
         without_nvcc = WITHOUT_NVCC if self.model_config.gpus else {}
+        id_, revision = self.model_config.id, self.model_config.revision
+        is_here = id_ is not None and found(id_, revision) is not None
         scheduling = {STEPS_VARIABLE: str(self.model_config.convoys), LOG_VARIABLE: str(self.step_log or "")}
         return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
             **(scheduling if self._scheduler else {}),
             # Otherwise it asks the hub, with a long wait on a node without a network.
-            **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
+            **({"HF_HUB_OFFLINE": "1"} if is_here else {}),
             **{name: value for name, value in without_nvcc.items() if not os.environ.get(name)},
             **{name: str(value) for name, value in self.model_config.server.env.items()},
         }
-
-    def _is_at_hand(self) -> bool:
-        """Return whether all files of a hub model are on this machine."""
-        return (
-            self.model_config.id is not None
-            and found(self.model_config.id, self.model_config.revision) is not None
-        )
 
     def _spawn(self) -> None:
         environment = {**os.environ, "PATH": server_path(os.environ), **self._environment()}
@@ -349,3 +352,88 @@ def _clean_lines(text: bytes) -> list[str]:
     lines = text.decode("utf-8", errors="replace").splitlines()
     cleaned = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in lines)
     return [line for line in cleaned if line]
+
+
+log = logging.getLogger(__name__)
+
+CACHE_VARIABLE = "SPEEDRUNNER_CACHE"
+"""Environment variable: the user's own folder for all caches."""
+
+USUAL_CACHES = {
+    "VLLM_CACHE_ROOT": "~/.cache/vllm",  # also for the caches of DeepGEMM and torch.compile
+    "TRITON_CACHE_DIR": "~/.triton/cache",
+    "TORCHINDUCTOR_CACHE_DIR": "~/.cache/torchinductor",
+    "FLASHINFER_WORKSPACE_BASE": "~",  # FlashInfer adds .cache/flashinfer
+    "CUTE_DSL_CACHE_DIR": "~/.cache/cute_dsl",
+    "QUACK_CACHE_DIR": "~/.cache/quack",
+    "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
+}
+"""Variables that name the caches, with the folders that are used outside of jobs."""
+
+TEMPORARY_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "QUACK_CACHE_DIR")
+"""Caches that a library would put into a temporary folder, where another user could have placed code."""
+
+
+def cache_settings(environment: Mapping[str, str], private: Path) -> dict[str, str]:
+    """Return the variables of the caches that the environment does not set.
+
+    With `SPEEDRUNNER_CACHE` all are in that folder. In a Slurm job they are in a folder of this user below
+    SLURM_TMPDIR, TMPDIR or /tmp, on the node's own disk. A job that is requeued to the node finds them again
+    if the site keeps that folder.
+
+    Args:
+        private: a folder that no one else can enter, for the caches if others could write into theirs.
+    """
+    if environment.get(CACHE_VARIABLE) or "SLURM_JOB_ID" in environment:
+        base = _find_cache_folder(environment)
+        folders = {
+            variable: (private / "caches" if base is None else base) / variable.partition("_")[0].lower()
+            for variable in USUAL_CACHES
+        }
+    else:
+        folders = {variable: Path(USUAL_CACHES[variable]).expanduser() for variable in TEMPORARY_CACHES}
+    return {variable: str(folder) for variable, folder in folders.items() if not environment.get(variable)}
+
+
+def _find_cache_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return the folder of all caches, created if it is missing; `None` if others could put code into it."""
+    if chosen := environment.get(CACHE_VARIABLE):
+        folder = Path(chosen).expanduser().absolute()
+    else:
+        temporary = (environment.get(name, "") for name in ("SLURM_TMPDIR", "TMPDIR"))
+        parent = next((folder for folder in temporary if folder and Path(folder).is_dir()), "/tmp")
+        folder = Path(parent) / f"speedrunner-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        log.warning(
+            "caching in %s is off: %s; set %s to another folder", folder, error.strerror, CACHE_VARIABLE
+        )
+        return None
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
+        return folder
+    log.warning(
+        "caching in %s is off: the folder must be yours, and no one else may enter it (chmod 700)",
+        folder,
+    )
+    return None
+
+
+LONGEST_FOLDER = 68
+"""Bytes: a socket's path may have 107, and vLLM adds 37 for the names of its sockets in our folder."""
+
+
+def private_folder() -> Path:
+    """Return a new path, not yet a folder, short enough for the sockets in it.
+
+    Raises `ServerFailed` if there is no place for one.
+    """
+    name = f"speedrunner-{secrets.token_hex(4)}"
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
+        folder = Path(parent) / name
+        if len(os.fsencode(folder)) <= LONGEST_FOLDER and os.access(parent, os.W_OK):
+            return folder
+    raise ServerFailed(
+        f"no folder is usable for sockets: {tempfile.gettempdir()} is too long a path, and /tmp is closed"
+    )

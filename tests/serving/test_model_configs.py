@@ -123,16 +123,6 @@ def test_flags_stand_on_the_command_line_as_the_engine_reads_them() -> None:
     ]
 
 
-def test_a_model_config_says_what_its_cache_keeps(tmp_path: Path) -> None:
-    assert load_model_config(write(tmp_path)).match_unit is None
-    dense = load_model_config(write(tmp_path, server__flags={"block-size": 32}))
-    assert (dense.cache, dense.match_unit) == ("attention", 32)
-    hybrid = load_model_config(
-        write(tmp_path, cache="hybrid", server__flags={"prefix-match-unit": 16, "block-size": 640})
-    )
-    assert hybrid.match_unit == 16
-
-
 def test_replicas_and_load_format_stand_on_the_command_line(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, shape="s", server__flags={"seed": 1}))
     flags = model_config.server.arguments()

@@ -17,8 +17,8 @@ import msgspec
 
 from serving.deployment import Deployment, deploy
 from serving.engine.endpoint import Endpoint
-from serving.engine.folders import USUAL as CACHES
 from serving.engine.gpus import read_gpus
+from serving.engine.server import USUAL_CACHES
 from serving.engine.server_processes import option_of, server_processes
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
@@ -203,7 +203,7 @@ def first_line(error: BaseException) -> str:
 
 def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
     """Return the model config with a server that keeps compiled code in this folder."""
-    folders = {name: str(compiled.resolve() / name.lower()) for name in CACHES}
+    folders = {name: str(compiled.resolve() / name.lower()) for name in USUAL_CACHES}
     server = msgspec.structs.replace(model_config.server, env={**model_config.server.env, **folders})
     return msgspec.structs.replace(model_config, server=server)
 
