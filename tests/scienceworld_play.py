@@ -45,8 +45,8 @@ PATTERNS = {
 def primitive_call(phrase: str) -> tuple[str, dict[str, Any]]:
     """The call of a primitive that says the same as a phrase of the parser."""
     for pattern, name in PATTERNS.items():
-        if found := re.fullmatch(pattern, phrase):
-            arguments: dict[str, Any] = found.groupdict()
+        if match := re.fullmatch(pattern, phrase):
+            arguments: dict[str, Any] = match.groupdict()
             if "option" in arguments:
                 arguments["option"] = int(arguments["option"])
             return arguments.pop("name", name), arguments
@@ -57,8 +57,8 @@ def play(env: ScienceWorld, phrases: Iterable[str]) -> list[str]:
     """Say all phrases through primitives. Upstream's `wait` is eleven ticks, our `wait` two."""
     texts = []
     for phrase in phrases:
-        for each in ["wait1"] * 6 if phrase == "wait" else [phrase]:
-            name, arguments = primitive_call(each)
+        for said in ["wait1"] * 6 if phrase == "wait" else [phrase]:
+            name, arguments = primitive_call(said)
             texts.append(env.call(name, **arguments))
     return texts
 
@@ -106,8 +106,8 @@ def play_tasks(seed: int) -> tuple[str, set[str], int]:
     with closing(ScienceWorld()) as env:
         for name in names:
             task = Task("scienceworld", name, variations_for_test(name)[-1])
-            found, score = trace_hash(env, task, random_actions=3)
-            lines.append(f"{name}: {found}\n")
+            digest, score = trace_hash(env, task, random_actions=3)
+            lines.append(f"{name}: {digest}\n")
             solved |= {name} if score == 1.0 else set()
             assert env._simulator is not None
             peak = max(peak, env._simulator.resident_bytes())

@@ -30,7 +30,7 @@ def start(index: int = 100_000, num_dists: int = 0) -> tuple[TextEnv, Opening]:
 
 
 def recording(**wanted: Any) -> dict[str, Any]:
-    return next(each for each in RECORDINGS if wanted.items() <= each.items())
+    return next(episode for episode in RECORDINGS if wanted.items() <= episode.items())
 
 
 def play(env: TextEnv, actions: list[str]) -> list[str | None]:

@@ -78,9 +78,9 @@ def check_text(env: Any, state: dict[str, Any]) -> None:
     text = describe(env.snapshot(), "all").splitlines()[1:-1]
     rows_of_both = [line for line in text if not re.search("4 steps (north|south)", line)]
     sentence, _, sight = state["text_precise"].rpartition("\n\n\n\n")
-    told = [sentence.replace("able take", "able to take"), *state["text_status"].splitlines()]
-    told += sight.splitlines()
-    assert rows_of_both == [line for line in told if line], state["crafter_step"]
+    lines = [sentence.replace("able take", "able to take"), *state["text_status"].splitlines()]
+    lines += sight.splitlines()
+    assert rows_of_both == [line for line in lines if line], state["crafter_step"]
 
 
 class TestRecordingsOfTheOriginal:
@@ -112,7 +112,7 @@ class TestActing:
 
 class TestEnding:
     def test_the_player_s_death_ends_it_scored_as_it_stands(self) -> None:
-        episode = next(each for each in BY_DAY + BY_NIGHT if each["states"][-1]["done"])
+        episode = next(played for played in BY_DAY + BY_NIGHT if played["states"][-1]["done"])
         env = start(episode["seed"])
         for action in ["Noop", *episode["actions"]]:
             assert not env.done

@@ -84,8 +84,8 @@ def test_the_number_aimed_at_is_scaled(frequency: float, light: float) -> None:
     roomy = [chunk for chunk in game.world.chunks if game.world.mask(*chunk, "grass").sum() >= 50]
     assert len(roomy) > 5
     for chunk in roomy:
-        found = sum(isinstance(obj, Zombie) for obj in game.world.chunks[chunk])
-        assert found == int(frequency * (3.5 - 3 * light))
+        zombies = sum(isinstance(obj, Zombie) for obj in game.world.chunks[chunk])
+        assert zombies == int(frequency * (3.5 - 3 * light))
 
 
 def at_light(light: float, frequency: float) -> Game:

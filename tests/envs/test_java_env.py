@@ -50,7 +50,9 @@ class TestAccess:
 
     def test_it_listens_on_loopback_only(self, simulator: Simulator) -> None:
         connections = psutil.Process(simulator.pid).net_connections()
-        listening = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+        listening = {
+            connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN
+        }
         assert listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
         assert listening
 

@@ -33,10 +33,10 @@ def test_an_unknown_task_is_refused_with_what_there_is(golden: Golden) -> None:
 def test_a_value_that_is_out_of_range_is_refused(golden: Golden) -> None:
     options: list[tuple[str, dict[str, Any]]] = [
         *(("babyai", {"num_dists": number}) for number in (-1, 13)),
-        *(("crafter", {"zombie_frequency": each}) for each in (-0.5, 101.0, float("nan"), float("inf"))),
+        *(("crafter", {"zombie_frequency": value}) for value in (-0.5, 101.0, float("nan"), float("inf"))),
         ("crafter", {"view": "far"}),
     ]
-    tries = [(each, partial(make, each[0], **each[1])) for each in options]
+    tries = [((env, given), partial(make, env, **given)) for env, given in options]
     tries.append(("crafter's split, seed -1", partial(splits, "crafter", seed=-1)))
     golden("out_of_range.txt", refusals(tries, EnvironmentFault))
 

@@ -70,7 +70,7 @@ class TestPrimitives:
     def test_each_says_the_parser_s_own_phrase(self) -> None:
         for name, phrase in PHRASES.items():
             parameters = phrase.signature.parameters.values()
-            arguments = {each.name: 7 if each.annotation is int else f"an {each.name}" for each in parameters}
+            arguments = {one.name: 7 if one.annotation is int else f"an {one.name}" for one in parameters}
             said = phrase(**arguments)
             assert primitive_call(said) == (name, arguments)
             places = [said.index(str(value)) for value in arguments.values()]
@@ -115,7 +115,7 @@ class TestRecordingsOfTheOriginal:
             check(simulator, step, action)
             options = step.get("options_sorted", options)
 
-    @pytest.mark.parametrize("episode", GOLD, ids=lambda each: f"{each['task']}-{each['variation']}")
+    @pytest.mark.parametrize("episode", GOLD, ids=lambda played: f"{played['task']}-{played['variation']}")
     def test_a_recorded_gold_path_gives_the_same_through_primitives(
         self, shared: ScienceWorld, episode: dict[str, Any]
     ) -> None:
@@ -162,7 +162,7 @@ class TestAmbiguousRequests:
 
 class TestEnds:
     def test_completion_ends_nothing_and_is_not_told(self, shared: ScienceWorld) -> None:
-        episode = next(each for each in GOLD if each["task"] == "find-plant")
+        episode = next(played for played in GOLD if played["task"] == "find-plant")
         shared.reset(Task("scienceworld", "find-plant", episode["variation"]))
         texts = play(shared, episode["gold"])
         assert shared.outcome().success
@@ -190,7 +190,8 @@ class TestOutOfReach:
     def test_no_argument_reaches_the_parser_s_other_commands(self, workshop: ScienceWorld) -> None:
         workshop.call("focus_on", obj="red light bulb")
         for primitive in workshop.primitives:
-            names = [each for each, by in primitive.signature.parameters.items() if by.annotation is str]
+            parameters = primitive.signature.parameters.values()
+            names = [parameter.name for parameter in parameters if parameter.annotation is str]
             for hidden in self.HIDDEN if names else ():
                 text = workshop.call(primitive.name, **dict.fromkeys(names, hidden))
                 assert raw(workshop) == -1.0

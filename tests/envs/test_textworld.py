@@ -39,9 +39,9 @@ def kitchen(shared: TextWorld) -> TextWorld:
 
 def primitive_call(phrase: str) -> tuple[str, dict[str, str]]:
     """Return the primitive that says a phrase of the simulator, with its arguments."""
-    for name, each in PHRASES.items():
-        if found := re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>.+)", each.words), phrase):
-            return name, found.groupdict()
+    for name, known in PHRASES.items():
+        if match := re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>.+)", known.words), phrase):
+            return name, match.groupdict()
     raise ValueError(f"no primitive says {phrase!r}")
 
 
@@ -68,7 +68,7 @@ def test_it_keeps_the_contract(game: str) -> None:
 class TestSplits:
     def test_they_are_always_the_same(self) -> None:
         split = splits("textworld")
-        assert [each.index for each in split.train[:5]] == [654, 114, 25, 759, 281]
+        assert [task.index for task in split.train[:5]] == [654, 114, 25, 759, 281]
         assert split == splits("textworld", description="full")
 
     def test_the_folds_have_the_simulator_s_seeds(self, kitchen: TextWorld) -> None:
@@ -85,7 +85,7 @@ class TestTexts:
         assert shared.call("look_around") == opening.observation
 
     def test_no_text_lists_valid_actions(self, kitchen: TextWorld) -> None:
-        texts = [act(kitchen, each) for each in ("inventory", "open fridge", "read cookbook")]
+        texts = [act(kitchen, phrase) for phrase in ("inventory", "open fridge", "read cookbook")]
         assert texts[1] == "You open the fridge. The fridge contains a block of cheese."
         assert not any("take block" in text or "valid" in text.lower() for text in texts)
         assert kitchen.free_observation() is None

@@ -41,7 +41,7 @@ def test_calls_stand_below_the_one_that_is_running_in_their_order() -> None:
     recorded.end(0, True, None)
     root = recorded.root
     assert (root.name, root.arguments, root.result, root.actions) == ("go", {"n": 1}, True, 1)
-    assert [(each.name, each.kind, each.actions) for each in root.calls] == [
+    assert [(node.name, node.kind, node.actions) for node in root.calls] == [
         ("inner", "skill", 0),
         ("walk", "primitive", 1),
     ]
@@ -89,7 +89,7 @@ def test_actions_have_a_number_of_their_own() -> None:
     for _ in range(NODE_LIMIT + 10):
         primitive(recorded, "walk", acted=True)
     root = recorded.root
-    assert sum(each.name == "walk" for each in root.calls) == NODE_LIMIT
+    assert sum(node.name == "walk" for node in root.calls) == NODE_LIMIT
     assert (root.actions, root.omitted) == (NODE_LIMIT + 10, 11)
 
 
@@ -117,7 +117,7 @@ def test_errors_are_kept_whole_then_described_then_left_out() -> None:
         recorded.begin("fail", {})
         recorded.end(1, None, text)
     recorded.end(0, None, text)
-    errors = [each.error or "" for each in recorded.root.calls]
+    errors = [node.error or "" for node in recorded.root.calls]
     full = TEXT_LIMIT // ERROR_LIMIT - 1  # the tool call's argument has taken some
     assert errors[0] == recorded.root.error == text
     assert len(errors[full - 1]) == ERROR_LIMIT

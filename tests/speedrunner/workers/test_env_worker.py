@@ -146,7 +146,13 @@ class TestSkills:
             executed = await call("hop_twice", n=1)
 
         def shape(node: CallNode) -> Any:
-            return [node.name, node.kind, node.arguments, node.actions, [shape(each) for each in node.calls]]
+            return [
+                node.name,
+                node.kind,
+                node.arguments,
+                node.actions,
+                [shape(child) for child in node.calls],
+            ]
 
         def hop(n: int) -> Any:
             walked = ["walk", "primitive", {"steps": n}, 1, []]
@@ -171,7 +177,7 @@ class TestSkills:
             "  outer, line 4: return inner()\n"
             '  inner, line 3: raise ValueError("no door")'
         )
-        assert [each.error is None for each in node.calls] == [True, False]
+        assert [node.error is None for node in node.calls] == [True, False]
 
     async def test_a_skill_is_unwound_at_the_limit_of_its_call_and_the_episode_continues(
         self, pool: WorkerPool
@@ -224,7 +230,7 @@ class TestWorker:
         await worker.load(more.module())
         executed = await worker.execute(ToolCall("skip", {}), HANGS_S)
         assert executed.node.result == "You are at field 4. The flag is at field 10."
-        assert [each.name for each in executed.node.calls] == ["hop"]
+        assert [node.name for node in executed.node.calls] == ["hop"]
         assert (executed.actions, executed.outcome.score) == (2, 0.4)
         gone = await worker.execute(ToolCall("hop", {}), HANGS_S)
         assert "no tool 'hop'; available: walk, look, skip" in (gone.node.error or "")

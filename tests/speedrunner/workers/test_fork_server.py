@@ -115,7 +115,7 @@ async def test_workers_skills_and_code_sessions_end_first_if_memory_runs_out() -
         assert code._child is not None
         first = [*tree(worker.pid), *tree(code._child._process.pid)]
         assert len(first) >= 1 + 2 * 2
-        assert {victim_score(each) for each in first} == {1000}
+        assert {victim_score(process) for process in first} == {1000}
 
 
 async def test_an_end_while_loading_is_told_to_the_first_that_wants_a_worker(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_workers_outlive_their_template_and_the_next_has_another() -> None
 
 async def test_a_template_that_ends_in_the_middle_is_told(tmp_path: Path) -> None:
     template = await ForkServer(Loaded.name).loaded()
-    (child,) = (each for each in psutil.Process().children() if Loaded.name in words(each).split())
+    (child,) = (process for process in psutil.Process().children() if Loaded.name in words(process).split())
     child.kill()
     with pytest.raises(WorkerDied, match="Loaded for its workers ended: killed by SIGKILL"):
         await template.worker({}, SandboxConfig())
@@ -182,8 +182,8 @@ OWNER = """
 async def test_workers_and_template_die_with_their_owner(what: str) -> None:
     owner = start_owner(what)
     assert owner.stdout is not None
-    pids = [int(each) for each in owner.stdout.readline().split()]
-    below = [each.pid for each in psutil.Process(owner.pid).children(recursive=True)]
+    pids = [int(pid) for pid in owner.stdout.readline().split()]
+    below = [process.pid for process in psutil.Process(owner.pid).children(recursive=True)]
     assert len(pids) == 2
     assert {*pids} <= {*below}
     assert all(map(is_alive, below))
@@ -198,5 +198,5 @@ def start_owner(what: str) -> subprocess.Popen[str]:
         [sys.executable, "-c", textwrap.dedent(OWNER), what],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )

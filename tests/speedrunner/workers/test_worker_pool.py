@@ -72,15 +72,15 @@ async def check_memory(pool: WorkerPool, task: Task) -> None:
     async with pool.worker() as worker:
         await worker.reset(task, library.module(), None)
         await worker.execute(ToolCall("skill", {}), HANGS_S)
-        used = sum(each.memory_full_info().uss for each in tree(worker.pid))
+        used = sum(process.memory_full_info().uss for process in tree(worker.pid))
     assert 5_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
 
 
 def java(worker: EnvWorker) -> psutil.Process:
     """The worker's simulator."""
     below = psutil.Process(worker.pid).children(recursive=True)
-    (found,) = (each for each in below if each.name() == "java")
-    return found
+    (simulator,) = (process for process in below if process.name() == "java")
+    return simulator
 
 
 @pytest_asyncio.fixture(scope="class", loop_scope="class")
@@ -92,7 +92,7 @@ async def pool() -> AsyncIterator[WorkerPool]:
         yield pool
         async with pool.worker() as worker:
             processes = tree(worker.pid)
-    assert [each for each in processes if runs(each)] == []
+    assert [process for process in processes if runs(process)] == []
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ class TestScienceWorld:
             process = java(worker)
             worker.kill()
         _, alive = psutil.wait_procs([process], timeout=HANGS_S)
-        assert not any(runs(each) for each in alive)
+        assert not any(runs(process) for process in alive)
 
 
 class StartsSometimes(Corridor):

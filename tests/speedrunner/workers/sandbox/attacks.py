@@ -44,7 +44,7 @@ class Attack:
 
 def refused(preparation: str, *tries: str, files: bool = True) -> Attack:
     """Each of these expressions is refused by the filter of system calls."""
-    lines = "\n".join(f"    lambda: {each}," for each in tries)
+    lines = "\n".join(f"    lambda: {trial}," for trial in tries)
     body = f"""\
 import ctypes, errno, fcntl, os, random, signal, socket, sys, time
 {preparation}
@@ -72,7 +72,7 @@ CONSTANTS = {
     "FOLDER": str(Path(__file__).parent),
     "SOCKET": str(SOCKET),
     "VICTIM": str(VICTIM),
-    "ALLOWED": [each.number for each in allowed_calls().values()],
+    "ALLOWED": [call.number for call in allowed_calls().values()],
 }
 
 PRELUDE = (
@@ -86,7 +86,7 @@ FOUND = {}
 def of_its_worker(kind):
     # The object of this class that serves the worker.
     if kind not in FOUND:
-        FOUND[kind] = next((each for each in gc.get_objects() if type(each).__name__ == kind), None)
+        FOUND[kind] = next((thing for thing in gc.get_objects() if type(thing).__name__ == kind), None)
     return FOUND[kind]
 
 def raw(data):

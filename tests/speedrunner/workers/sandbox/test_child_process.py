@@ -100,7 +100,7 @@ class TestProcesses:
 
 
 def open_files() -> set[str]:
-    return {each.name for each in Path("/proc/self/fd").iterdir()}
+    return {file.name for file in Path("/proc/self/fd").iterdir()}
 
 
 @pytest.fixture

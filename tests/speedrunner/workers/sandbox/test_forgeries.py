@@ -140,15 +140,11 @@ def limit_s(expected: str | None) -> float:
 
 @pytest.mark.parametrize("name", BY_SKILLS)
 def test_what_a_skill_forges_does_nothing(children: ChildPool, name: str) -> None:
-    body, expected = {**{name: (f"{body}\nlook()", end) for name, (body, end) in BOTH.items()}, **TO_SKILLS}[
-        name
-    ]
+    body, expected = BY_SKILLS[name]
     source = f"{PRELUDE}{END}{SKILLS}def attack():\n{textwrap.indent(body, '    ')}"
-    world = StillWorld()
+    module, world = Module(source, ("helper", "honest", "attack")), StillWorld()
     children.refill()
-    with closing(
-        Skills(children, Module(source, ("helper", "honest", "attack")), {"look": ""}, "", world)
-    ) as skills:
+    with closing(Skills(children, module, {"look": ""}, "", world)) as skills:
         children.refill()
         ended = skills.run("attack", {}, limit_s(expected))
         assert world.calls == []
@@ -172,17 +168,14 @@ async def session() -> AsyncIterator[CodeSession]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", BY_SESSIONS)
 async def test_what_a_session_forges_is_no_answer_of_another_piece(session: CodeSession, name: str) -> None:
-    body, expected = {
-        **{name: (f"{body}\nprint()", end) for name, (body, end) in BOTH.items()},
-        **TO_SESSIONS,
-    }[name]
+    body, expected = BY_SESSIONS[name]
     executed = await session.execute(body, limit_s(expected))
     if expected is None:
         assert executed.error is None
         assert executed.text.endswith("early")
     else:
         assert re.search(expected, executed.error or ""), executed
-        assert executed.lost
+        assert executed.lost or name in TO_SESSIONS
     honest = await session.execute("'honest'", SHORT_S)
     if honest.error is not None:  # the rest of what it does is found now, and once
         assert re.search(f"{KILLED}|{TIME}", honest.error)

@@ -133,7 +133,7 @@ async def play(worker: EnvWorker, body: str, name: str = "attack", limit_s: floa
 
 def assert_honest(executed: Executed) -> None:
     assert (executed.node.error, executed.node.result, executed.node.actions) == (None, 1, 1)
-    assert [each.name for each in executed.node.calls] == ["walk", "helper"]
+    assert [node.name for node in executed.node.calls] == ["walk", "helper"]
 
 
 def assert_contained(attack: Attack, error: str | None, result: object) -> None:
@@ -184,7 +184,7 @@ async def test_an_attack_by_a_code_session_is_contained(session: CodeSession, na
 
 
 def names(node: CallNode) -> list[str]:
-    return [each.name for each in node.calls]
+    return [child.name for child in node.calls]
 
 
 KNOWN = """

@@ -122,8 +122,8 @@ def test_its_processes_have_no_capability_and_end_with_their_parent() -> None:
             assert process.stdout.readline() == "ready\n"
             below = psutil.Process(process.pid).children(recursive=True)
             assert len(below) == 3
-            for each in below:
-                lines = Path(f"/proc/{each.pid}/status").read_text().splitlines()
+            for inside in below:
+                lines = Path(f"/proc/{inside.pid}/status").read_text().splitlines()
                 status = dict(line.split(":\t", 1) for line in lines)
                 assert {int(status[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}
                 assert status["NoNewPrivs"] == "1"

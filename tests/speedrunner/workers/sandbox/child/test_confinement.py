@@ -41,8 +41,8 @@ def verdict(number: int, *arguments: int, architecture: int | None = None) -> in
 
 
 def test_what_is_not_in_the_list_is_refused() -> None:
-    free = {each.number for each in CALLS.values() if each.condition == "-"}
-    checked = {each.number for each in CALLS.values() if each.condition != "-"}
+    free = {call.number for call in CALLS.values() if call.condition == "-"}
+    checked = {call.number for call in CALLS.values() if call.condition != "-"}
     for number in set(range(500)) - checked:
         assert verdict(number) == (ALLOW if number in free else REFUSE)
 
