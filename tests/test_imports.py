@@ -221,15 +221,7 @@ def test_what_people_begin_with_imports_only_from_the_public_places(file: str) -
     assert {each for each in imports(ROOT / file) if not each.startswith("models.")} <= set(PUBLIC)
 
 
-CONTRACT = {
-    "__init__",
-    "method_base",
-    "resumed_agent",
-    "batch",
-    "prompt_parts",
-    "at_once",
-    "method_registry",
-}
+CONTRACT = {"__init__", "method_base", "prompt_parts", "method_registry"}
 """Modules of `speedrunner.methods` that make up its public place, or check and list methods."""
 
 IN_THE_SANDBOX = "workspace"

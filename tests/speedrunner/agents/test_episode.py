@@ -106,11 +106,6 @@ class TestEndings:
 class TestTextsFromOutside:
     """Control tokens in what games and skills say are ordinary text."""
 
-    @staticmethod
-    def turns(run: ScriptedRun) -> set[tuple[str, ...]]:
-        """The roles of each prompt, as the control tokens in it tell them."""
-        return {tuple(role for role, _ in request.messages) for request in run.server.requests}
-
     async def test_a_game_cannot_forge_a_turn(self, corridor: Runs) -> None:
         run = corridor(script(), "env=tests.odd_envs:Forging", "run.rollouts=2")
         await run.play()

@@ -113,6 +113,7 @@ def test_another_run_is_refused_whatever_is_accepted(
     with pytest.raises(RunDirectoryError, match="was played with other inputs") as error:
         accept_changes(Path("runs/x"), process, change(process), accept=True)
     assert line in str(error.value)
+    assert str(error.value).endswith("; undo the change, or start another run with run.dir=NEW")
 
 
 @pytest.mark.parametrize(

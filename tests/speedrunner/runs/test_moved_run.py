@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.errors import SpendingCapReached
 from serving.model_configs import CHECKOUT
-from speedrunner.runs.executor import RunStopped
 from speedrunner.store.process_notes import changes
 from speedrunner.store.records import Process
-from tests.scripted_engine import Request, refuse
 from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, check_whole, script, walker
 
 IDENTITY = """
@@ -87,20 +86,6 @@ def test_a_run_has_the_same_identity_on_every_machine(tiny_folder: str, tmp_path
     assert changes(before, after) == []
 
 
-async def stop_at(run: ScriptedRun, number: int, *more: str) -> None:
-    """Play a run until its engine refuses the actor's request of a number."""
-    requests = iter(range(number))
-
-    def actor(request: Request) -> Any:
-        return walker(request) if next(requests, None) is not None else refuse(404, "gone")
-
-    answers = run.server.script
-    run.server.script = script(actor, LEARN)
-    with pytest.raises(RunStopped):
-        await run.play(*more)
-    run.server.script = answers
-
-
 def move(run: ScriptedRun, folder: Path) -> ScriptedRun:
     """Return the run in another folder, where its model config is too, with its engine at another port."""
     folder.mkdir()
@@ -113,8 +98,9 @@ def move(run: ScriptedRun, folder: Path) -> ScriptedRun:
 
 
 async def test_a_run_resumes_in_another_folder_with_another_port(corridor: Runs, tmp_path: Path) -> None:
-    run = corridor(script(walker, LEARN))
-    await stop_at(run, 12)
+    run = corridor(script(walker, LEARN), api="chat")
+    with pytest.raises(SpendingCapReached):
+        await run.play("serving.spending_cap_usd=0.03")
     done = run.data.episodes
     assert done
     moved = move(run, tmp_path / "elsewhere")

@@ -105,15 +105,16 @@ def test_whoever_knows_their_number_deals_them_out_alike(tmp_path: Path) -> None
     assert names(split_into_parts(runs, len(dealt))) == names(dealt)
 
 
-@pytest.mark.parametrize("number", [1, 9])
-def test_too_few_and_too_many_are_refused_with_what_can_be(tmp_path: Path, number: int) -> None:
-    with pytest.raises(InvalidConfig, match=f"^{number} parts are not possible: 2 at least.* and 8 at most"):
-        split_into_parts(listed(tmp_path, TWO_MODELS), number)
-
-
-def test_runs_that_begin_with_each_other_count_as_one(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match="3 at most"):
-        split_into_parts(listed(tmp_path, CHAINS), 4)
+@pytest.mark.parametrize(
+    ("text", "number", "limits"),
+    [(TWO_MODELS, 1, "2 at least.* and 8 at most"), (TWO_MODELS, 9, "8 at most"), (CHAINS, 4, "3 at most")],
+)
+def test_too_few_and_too_many_are_refused_with_what_can_be(
+    tmp_path: Path, text: str, number: int, limits: str
+) -> None:
+    """Runs that begin with each other count as one."""
+    with pytest.raises(InvalidConfig, match=f"^{number} parts are not possible: .*{limits}"):
+        split_into_parts(listed(tmp_path, text), number)
 
 
 def test_a_part_is_written_with_its_number_and_how_many_there_are() -> None:
@@ -175,18 +176,15 @@ def outlines(folder: Path, *given: str) -> dict[str, Outline]:
     return {name.split()[-2:][0]: outline for name, outline in outline_runs(planned(folder, *given)).items()}
 
 
-def test_a_condition_has_one_row_with_the_sums_of_its_runs(tmp_path: Path) -> None:
+def test_a_condition_has_one_row_with_the_sums_of_its_runs_and_methods_without_a_limit_are_named(
+    tmp_path: Path,
+) -> None:
     found = outlines(tmp_path)
     assert [*found] == ["react", "speedrunner", "asi", "all"]
     assert (found["react"].runs, found["react"].episodes, found["react"].sleeps) == (3, 3 * 2 * 5, 0)
     assert (found["speedrunner"].episodes, found["speedrunner"].sleeps) == (3 * (20 + 2 * 5), 3 * 2)
-    assert found["speedrunner"].requests == 3 * (30 * 30 + 2 * 6)
-
-
-def test_methods_whose_sleeps_have_no_limit_are_named(tmp_path: Path) -> None:
-    found = outlines(tmp_path)
-    assert (found["asi"].requests, found["asi"].unlimited) == (30 * 30, ["asi"])
-    assert (found["speedrunner"].unlimited, found["all"].unlimited) == ([], ["asi"])
+    assert (found["speedrunner"].requests, found["asi"].requests) == (3 * (30 * 30 + 2 * 6), 30 * 30)
+    assert [found[name].unlimited for name in ("speedrunner", "asi", "all")] == [[], ["asi"], ["asi"]]
 
 
 def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Path) -> None:

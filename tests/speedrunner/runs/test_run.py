@@ -13,7 +13,6 @@ import signal
 from collections import Counter
 from dataclasses import replace
 
-import msgspec
 import pytest
 import yaml
 
@@ -24,13 +23,12 @@ from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.results.pricing import price_book
 from speedrunner.runs import identity
-from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.scripted_engine import Answer, Request, call, refuse
+from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,
@@ -181,26 +179,6 @@ class TestGoingOn:
             " (not set) -> -9; undo the change, or start another run with run.dir=NEW"
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
-
-    async def test_a_changed_model_config_is_refused_as_the_configuration_only_names_it(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(script())
-        run.server.script = script(lambda request: refuse(404, "gone"))
-        with pytest.raises(RunStopped):
-            await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
-        roles = msgspec.structs.replace(
-            run.model_config.roles,
-            actor=msgspec.structs.replace(run.model_config.roles.actor, temperature=0.5),
-        )
-        run.model_config = msgspec.structs.replace(run.model_config, roles=roles)
-        with pytest.raises(RunDirectoryError) as error:
-            await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
-        assert str(error.value) == (
-            f"{run.dir} was played with other inputs: actor.roles.actor.temperature: 1.0 -> 0.5; undo"
-            " the change, or start another run with run.dir=NEW"
-        )
-        assert len(run.data.processes) == 1
 
     async def test_changed_code_goes_on_when_that_is_accepted_and_the_run_tells(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch

@@ -115,36 +115,25 @@ def test_an_evaluation_may_show_a_part_of_the_library(
     assert [tool.name for tool in library.tools()] == ["walk", "look", *shown]
 
 
-@pytest.mark.parametrize(
-    ("part", "skill"),
-    [("visible_last=1", "again"), ("hide=[to_flag]", "again")],
-)
-async def test_it_plays_with_that_part(
-    learnt_copy: ScriptedRun, part: str, skill: str, tmp_path: Path
-) -> None:
-    learnt_copy.server.script = lambda request: call(skill)
+@pytest.mark.parametrize("part", ["visible_last=1", "hide=[to_flag]"])
+async def test_it_plays_with_that_part(learnt_copy: ScriptedRun, part: str, tmp_path: Path) -> None:
+    learnt_copy.server.script = lambda request: call("again")
     setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
     await play_runs([PlannedRun(setup)], Console(quiet=True), Shutdown(print))
     (row,) = load(setup.config.run.dir).episodes
     assert (row.success, row.llm_calls) == (True, 1)
     (asked,) = (each for each in learnt_copy.server.requests if "walk" in each.tools)
-    assert list(asked.tools) == ["walk", "look", skill]
+    assert list(asked.tools) == ["walk", "look", "again"]
 
 
-@pytest.mark.parametrize(
-    ("part", "problem"),
-    [
-        ("hide=[to_flg]", "there is no public skill to_flg; did you mean to_flag?"),
-        ("hide=[agan]", "there is no public skill agan; did you mean again?"),
-    ],
-)
 def test_a_skill_that_cannot_be_hidden_is_named_before_anything_is_written(
-    learnt_copy: ScriptedRun, part: str, problem: str, tmp_path: Path
+    learnt_copy: ScriptedRun, tmp_path: Path
 ) -> None:
-    source = two_skills(learnt_copy, tmp_path / "source")
-    words = f"run.start_from={source}", "run.rollouts=0", f"library.{part}", f"run.dir={tmp_path / 'new'}"
+    source = f"run.start_from={learnt_copy.dir}"
+    words = source, "run.rollouts=0", "library.hide=[to_flg]", f"run.dir={tmp_path / 'new'}"
     done = in_process("run", *words, *learnt_copy.arguments, "--trust", CORRIDOR)
-    assert done.stderr == f"error: run.start_from={source}:2: library.{part}: {problem}\n"
+    problem = "there is no public skill to_flg; did you mean to_flag?"
+    assert done.stderr == f"error: {source}:2: library.hide=[to_flg]: {problem}\n"
     assert not (tmp_path / "new").exists()
 
 
