@@ -46,7 +46,7 @@ def list_(
     files = group_choices(group)
     width = max(map(len, files))
     for name, file in files.items():
-        comment = re.match(r"(?:# @.*\n)?((?:#.*\n)*)", file.read_text(errors="replace"))
+        comment = re.match(r"((?:#.*\n)*)", file.read_text(errors="replace"))
         text = " ".join(comment[1].replace("#", "").split() if comment else [])
         say(f"{name:{width}}  {text.partition('. ')[0].rstrip('.')}".rstrip())
     if group in ELSEWHERE:

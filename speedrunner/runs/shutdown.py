@@ -22,13 +22,6 @@ SHOWN = 8
 """Maximum number of aborted units that are listed by name."""
 
 
-def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report errors that no task awaits, except one that is harmless: a request on a Unix socket is cancelled
-    at the moment of its answer, and anyio then wakes its reader in vain."""
-    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
-        loop.default_exception_handler(context)
-
-
 class Interrupted(Exception):
     """A signal ended the work; everything recorded is kept. `number` is the signal's."""
 
@@ -120,7 +113,6 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
         self._task = task
-        loop.set_exception_handler(_on_loop_error)
         for number in SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         left_s = self._remaining_s()

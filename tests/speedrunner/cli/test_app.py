@@ -117,12 +117,6 @@ class TestCommands:
         check_whole(run)
         for each in (run.dir, *run.dir.rglob("*")):  # its owner's alone
             assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600), each
-        again = run.cli()
-        assert again.returncode == 0
-        assert f"{run.dir} is finished: nothing to play" in again.stdout
-        assert [
-            line.split() for line in again.stdout.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)
-        ] == rows
 
     def test_somebodys_own_environment_and_method_lie_in_the_current_folder(self, corridor: Runs) -> None:
         run = corridor(script(), "run.rollouts=0", "run.test_episodes=1")
