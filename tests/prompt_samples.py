@@ -271,36 +271,28 @@ class Samples:
         )
 
     def _episode(self, number: int, *, solved: bool) -> Trajectory:
-        system, user = ActorSpec(self.library(2)).messages(self.env, self.opening)
+        first = ActorSpec(self.library(2)).messages(self.env, self.opening)
         moves = [CallNode(self.free, "primitive", {}, "A hall.", actions=1) for _ in range(2)]
-        skill = CallNode(
-            "routine_001", "skill", {"thing": "lamp"}, "Done after 2 times: A hall.", calls=moves
-        )
-        skill.actions = 2
-        failed = CallNode("routine_000", "skill", {"thing": "lamp"}, actions=1, calls=moves[:1])
-        failed.error = "ValueError: no lamp (in routine_000, line 8)"
-        replies = ["", "Error: ValueError: no lamp (in routine_000, line 8)\n\nLast observation:\nA hall."]
+        thing, error = {"thing": "lamp"}, "ValueError: no lamp (in routine_000, line 8)"
+        failed = CallNode("routine_000", "skill", thing, error=error, actions=1, calls=moves[:1])
+        result = "Done after 2 times: A hall."
+        done = CallNode("routine_001", "skill", thing, result, actions=2, calls=moves)
+        reply = Message("tool", f"Error: {error}\n\nLast observation:\nA hall.")
         return Trajectory(
             episode=f"train/{number:04d}",
             task=self.task,
             policy=0,
             attempt=1,
-            turns=[
-                Turn(
-                    messages=[system, user] if made is failed else [Message("tool", reply)],
-                    text="",
-                    usage=Usage(100, 60, 20, 5),
-                    seconds=0.5,
-                    reasoning="A routine fits.",
-                    call=ToolCall(made.name, made.arguments),
-                    executed=made,
-                )
-                for made, reply in zip((failed, skill), replies, strict=True)
-            ],
+            turns=[_turn(first, failed), _turn([reply], done)],
             termination=Termination.SUCCESS if solved else Termination.CALL_LIMIT,
             outcome=Outcome(float(solved), solved, {}),
             seconds=1.5,
         )
+
+
+def _turn(messages: list[Message], node: CallNode) -> Turn:
+    usage, call = Usage(100, 60, 20, 5), ToolCall(node.name, node.arguments)
+    return Turn(messages, "", usage, 0.5, reasoning="A routine fits.", call=call, executed=node)
 
 
 def _sleep() -> SleepRecord:
