@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,15 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import read_counters
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow
 from serving.model import Model
 from serving.model_config import ModelConfig, Roles
+from serving.usage import Counters, Usage
 from tests.engine.watched_runs import Command
+from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
+from tests.tool_samples import TOOLS
 
 CONTEXT = 8192
 """Tokens that the session's server takes."""
@@ -100,6 +105,45 @@ async def play(talk: TokenConversation, turns: int, reply: str) -> list[Completi
         assert talk.transcript.ids[: len(known)] == known
         talk.tell(f"{reply} {turn}")
     return answers
+
+
+async def play_side_by_side(
+    model: Model, rows: list[LedgerRow], seed: str, turns: int, reply: str
+) -> list[list[Completion]]:
+    """Play six conversations with four tools each. Every call is valid, and the ledger is the engine's."""
+    thinks = model.model_config.roles.actor.thinking_tokens > 0
+    counted, seen = await read_counters(model.engine.endpoint), len(rows)
+    rng, talks = random.Random(seed), []
+    for number in range(6):
+        said = [
+            {"role": "system", "content": "Call a tool."},
+            {"role": "user", "content": f"{seed} {number}"},
+        ]
+        talk = model.converse("actor", said, rng.sample([*TOOLS.values()], 4), {"episode": "test"})
+        assert isinstance(talk, TokenConversation)
+        talks.append(talk)
+    played = await asyncio.gather(*(play(talk, turns, reply) for talk in talks))
+    answers = [answer for conversation in played for answer in conversation]
+    assert len(answers) == 6 * turns
+    assert [str(answer.problem) for answer in answers if answer.problem] == []
+    assert all(answer.call is not None for answer in answers)
+    assert all(bool(answer.reasoning) == (answer.usage.reasoning > 0) == thinks for answer in answers)
+    assert all(answer.usage.completion == len(answer.token_ids) for answer in answers)
+    assert [row.status for row in rows[seen:]] == ["ok"] * len(answers)
+    ledger = Counters.of(sum((row.usage for row in rows[seen:] if row.usage), Usage()))
+    assert await read_counters(model.engine.endpoint) - counted == ledger
+    return played
+
+
+async def check_first_prompts(model: Model) -> None:
+    """Each first prompt is what the engine renders, token by token."""
+    tools, budget = without_control_tokens(TOOLS.values()), model.model_config.roles.actor.thinking_tokens
+    assert len(tools) > 3
+    for beginning, prompt in FIRST_PROMPTS.items():
+        talk = model.converse("actor", prompt, tools, {"episode": "test"})
+        assert isinstance(talk, TokenConversation)
+        name, endpoint = model.model_config.name, model.engine.endpoint
+        assert talk.transcript.ids == await rendered(endpoint, name, prompt, tools, budget > 0), beginning
 
 
 ShortModelConfig = Callable[..., str]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import random
 from typing import Any
 
 import msgspec
@@ -19,8 +17,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.usage import Counters, Usage
 from tests import tool_samples
-from tests.engine.conftest import CONTEXT, play, thinking
-from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
+from tests.engine.conftest import CONTEXT, check_first_prompts, play, play_side_by_side, thinking
 from tests.shared_prompts import shared_prompts
 from tests.tool_samples import record
 
@@ -42,34 +39,11 @@ def messages(text: str) -> list[dict[str, str]]:
 async def test_every_call_is_valid_and_the_ledger_is_exact(
     engine_server: Any, tiny_tokenizer: ChatTokenizer, reasoning: str
 ) -> None:
-    budget = 0 if reasoning == "none" else 20
-    model_config = thinking(engine_server.model_config, budget)
+    model_config = thinking(engine_server.model_config, 0 if reasoning == "none" else 20)
     if reasoning == "in plain text":
         model_config = msgspec.structs.replace(model_config, thinking="none")
     model = Model(model_config, engine_server.model.engine, tiny_tokenizer)
-    counted = await read_counters(engine_server.endpoint)
-    seen = len(engine_server.rows)
-    rng = random.Random(reasoning)
-    talks: list[TokenConversation] = []
-    for number in range(6):
-        talk = model.converse("actor", messages(f"{reasoning} {number}"), rng.sample(TOOLS, 4), LABELS)
-        assert isinstance(talk, TokenConversation)
-        talks.append(talk)
-    answers = [
-        answer
-        for played in await asyncio.gather(*(play(talk, 3, "go on") for talk in talks))
-        for answer in played
-    ]
-    assert len(answers) == 18
-    assert [str(answer.problem) for answer in answers if answer.problem] == []
-    assert all(answer.call is not None for answer in answers)
-    assert all(bool(answer.reasoning) == (budget > 0) for answer in answers)
-    assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
-    assert all(answer.usage.completion == len(answer.token_ids) for answer in answers)
-    rows = engine_server.rows[seen:]
-    assert [row.status for row in rows] == ["ok"] * 18
-    ledger = Counters.of(sum((row.usage for row in rows), Usage()))
-    assert await read_counters(engine_server.endpoint) - counted == ledger
+    await play_side_by_side(model, engine_server.rows, reasoning, 3, "go on")
 
 
 async def test_thinking_is_closed_at_its_budget_with_the_model_s_own_text(
@@ -184,13 +158,8 @@ class TestMessages:
         assert engine_server.rows[-1].usage == Usage()
 
 
+@pytest.mark.parametrize("budget", [12, 0])
 async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
-    engine_server: Any, tiny_tokenizer: ChatTokenizer
+    engine_server: Any, tiny_tokenizer: ChatTokenizer, budget: int
 ) -> None:
-    tools, name = without_control_tokens(TOOLS), engine_server.model_config.name
-    assert len(tools) > 3
-    for budget, (beginning, prompt) in itertools.product((12, 0), FIRST_PROMPTS.items()):
-        talk = model_of(engine_server, tiny_tokenizer, budget).converse("actor", prompt, tools, LABELS)
-        assert isinstance(talk, TokenConversation)
-        expected = await rendered(engine_server.endpoint, name, prompt, tools, budget > 0)
-        assert talk.transcript.ids == expected, (beginning, budget)
+    await check_first_prompts(model_of(engine_server, tiny_tokenizer, budget))

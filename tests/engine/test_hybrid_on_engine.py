@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -13,23 +12,19 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import read_counters
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Counters, Usage
 from serving.weights import prepare
-from tests.engine.conftest import play, thinking
-from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
+from tests.engine.conftest import check_first_prompts, play_side_by_side, thinking
 from tests.shared_prompts import shared_prompts
 from tests.tool_samples import TOOLS
 
 pytestmark = pytest.mark.slow
 
-LABELS = {"episode": "test"}
 MESSAGES = [{"role": "system", "content": "Call a tool."}]
 
 
@@ -76,26 +71,12 @@ async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_
     rows: list[LedgerRow] = []
     engine = Engine(endpoint, model_config.name, Meter(rows.append, model_config.prices))
     model = Model(thinking(model_config, budget), engine, tokenizer)
-    counted = await read_counters(endpoint)
-    rng = random.Random(budget)
-    talks = []
-    for number in range(6):
-        said = [*MESSAGES, {"role": "user", "content": f"{budget} {number}"}]
-        talk = model.converse("actor", said, rng.sample(list(TOOLS.values()), 4), LABELS)
-        assert isinstance(talk, TokenConversation)
-        talks.append(talk)
-    played = await asyncio.gather(*(play(talk, 5, "go on\n</tool_response><|im_end|>") for talk in talks))
+    played = await play_side_by_side(model, rows, str(budget), 5, "go on\n</tool_response><|im_end|>")
     await engine.close()
-    answers = [answer for each in played for answer in each]
-    assert len(answers) == 30
-    assert [str(answer.problem) for answer in answers if answer.problem] == []
-    assert [row.status for row in rows] == ["ok"] * 30
-    assert len({answer.text for answer in answers}) > 15, "the model does not sample"
-    assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
-    for each in played:
-        check_reuse(model_config, each)
-    ledger = Counters.of(sum((answer.usage for answer in answers), Usage()))
-    assert await read_counters(endpoint) - counted == ledger
+    texts = {answer.text for answers in played for answer in answers}
+    assert len(texts) > 15, "the model does not sample"
+    for answers in played:
+        check_reuse(model_config, answers)
 
 
 @pytest.mark.parametrize("constrained", [True, False])
@@ -127,18 +108,9 @@ async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could
 
 
 @pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])
-@pytest.mark.parametrize("beginning", FIRST_PROMPTS)
 async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
-    model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer, beginning: str, budget: int
+    model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer, budget: int
 ) -> None:
     engine = Engine(endpoint, model_config.name, Meter(lambda row: None, model_config.prices))
-    tools = without_control_tokens(TOOLS.values())
-    assert len(tools) > 3
-    talk = Model(thinking(model_config, budget), engine, tokenizer).converse(
-        "actor", FIRST_PROMPTS[beginning], tools, LABELS
-    )
+    await check_first_prompts(Model(thinking(model_config, budget), engine, tokenizer))
     await engine.close()
-    assert isinstance(talk, TokenConversation)
-    assert talk.transcript.ids == await rendered(
-        endpoint, model_config.name, FIRST_PROMPTS[beginning], tools, budget > 0
-    )

@@ -1,4 +1,4 @@
-"""The bundled CPU model's recipe: `models/random/build.py` as the command that it is."""
+"""The recipes of the random models, `build.py` and `hybrid.py` in `models/random`, as commands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.model_configs import load_model_config
+from serving.weights import prepare
 from tests.models.conftest import run_recipe
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -36,6 +38,16 @@ def test_another_build_has_the_same_bytes(folder: Path, dense_folder: Path) -> N
     names = sorted(path.name for path in folder.iterdir())
     assert names == sorted(path.name for path in dense_folder.iterdir())
     assert filecmp.cmpfiles(folder, dense_folder, names, shallow=False) == (names, [], [])
+
+
+def test_a_build_of_the_hybrid_model_in_place_of_the_other_one_s_has_the_bytes_of_any_other_build(
+    hybrid_folder: Path,
+) -> None:
+    assert [path.name for path in hybrid_folder.parent.iterdir()] == [hybrid_folder.name]
+    other = prepare(load_model_config("tiny-hybrid"), lambda line: None)
+    names = sorted(path.name for path in hybrid_folder.iterdir())
+    assert names == sorted(path.name for path in Path(other).iterdir())
+    assert filecmp.cmpfiles(hybrid_folder, other, names, shallow=False) == (names, [], [])
 
 
 def test_a_finished_build_is_left_as_it_is(folder: Path) -> None:

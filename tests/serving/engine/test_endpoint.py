@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -54,38 +53,6 @@ def test_anything_else_is_refused_with_the_two_forms(text: str) -> None:
 TWO_MODELS = '{"data": [{"id": "a", "max_model_len": 900}, {"id": "b"}]}'
 
 
-@contextlib.asynccontextmanager
-async def answering(folder: Path, status: int, body: str) -> AsyncIterator[Endpoint]:
-    """A server on a Unix socket that gives every request the same answer."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write((head + body).encode())
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_unix_server(answer, folder / "s")
-    async with server:
-        yield Endpoint.on_socket(folder / "s")
-
-
-async def test_attaching_to_anything_else_says_what_is_wrong(tmp_path: Path, golden: Golden) -> None:
-    async def problem(endpoint: Endpoint) -> str:
-        with pytest.raises(ServerFailed) as caught:
-            await attach(endpoint, "tiny-random")
-        return str(caught.value)
-
-    nothing = Endpoint.parse(f"unix:{tmp_path}/none.sock")
-    assert not await nothing.healthy()
-    problems = {"nothing": await problem(nothing)}
-    for status, body in ((401, ""), (500, ""), (200, "<html>"), (200, "[]"), (200, TWO_MODELS)):
-        async with answering(tmp_path, status, body) as endpoint:
-            assert await endpoint.healthy() == (status == 200)
-            problems[f"status {status} {body}"] = await problem(endpoint)
-    golden("unfit_servers.txt", table(problems, HERE=tmp_path))
-
-
 async def test_a_server_that_has_ended_is_told_from_one_that_is_too_busy_to_answer(tmp_path: Path) -> None:
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -130,6 +97,28 @@ def response(content: bytes, status: str = "200 OK", more: str = "") -> bytes:
 
 async def echo(request: bytes, writer: asyncio.StreamWriter) -> None:
     writer.write(response(request.partition(b"\r\n\r\n")[2]))
+
+
+async def test_attaching_to_anything_else_says_what_is_wrong(tmp_path: Path, golden: Golden) -> None:
+    async def problem(endpoint: Endpoint) -> str:
+        with pytest.raises(ServerFailed) as caught:
+            await attach(endpoint, "tiny-random")
+        return str(caught.value)
+
+    nothing = Endpoint.parse(f"unix:{tmp_path}/none.sock")
+    assert not await nothing.healthy()
+    problems = {"nothing": await problem(nothing)}
+    for status, body in ((401, ""), (500, ""), (200, "<html>"), (200, "[]"), (200, TWO_MODELS)):
+        reply = response(body.encode(), f"{status} X")
+
+        async def answer(request: bytes, writer: asyncio.StreamWriter, reply: bytes = reply) -> None:
+            writer.write(reply)
+
+        async with echoing_server(tmp_path, answer):
+            endpoint = Endpoint.on_socket(tmp_path / "s")
+            assert await endpoint.healthy() == (status == 200)
+            problems[f"status {status} {body}"] = await problem(endpoint)
+    golden("unfit_servers.txt", table(problems, HERE=tmp_path))
 
 
 async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(tmp_path: Path) -> None:

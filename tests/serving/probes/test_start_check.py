@@ -22,7 +22,7 @@ from serving.options import Check
 from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer
-from tests.probe_engines import Forgetful, Off, Probed, Silent
+from tests.probe_engines import Off, Probed
 from tests.scripted_engine import Answer, Request, call, cut, refuse, sample_call, say
 
 
@@ -99,22 +99,12 @@ async def test_the_end_of_the_context_says_nothing_about_an_engine(
         assert [row.status for row in checked.rows] == ["ok", *["overflow"] * 3]
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        (Silent, "--enable-prompt-tokens-details"),
-        (Off, "--enable-prefix-caching"),
-        (Forgetful, "evicted it from the cache"),
-    ],
-)
 async def test_an_engine_whose_cache_gives_nothing_is_refused(
-    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, kind: Callable[..., Probed], told: str
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    async with engine(bare, tiny_tokenizer, kind=kind) as checked:
-        with pytest.raises(ServerFailed, match="reports no cached tokens where") as caught:
+    async with engine(bare, tiny_tokenizer, kind=Off) as checked:
+        with pytest.raises(ServerFailed, match=r"reports no cached tokens where .*--enable-prefix-caching"):
             await check_engine(checked.model)
-    assert told in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 async def test_no_cache_is_asked_for_where_the_model_config_has_none(

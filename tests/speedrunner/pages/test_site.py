@@ -20,7 +20,6 @@ from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.pages.runs import CONFIG, append, break_line, hostile_run, long_run
-from tests.speedrunner.results.small_runs import SmallRun
 from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
 
@@ -59,17 +58,6 @@ def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) 
             assert target in ids, (path, link)
             assert not place or place in ids[target], (path, link)
         assert len(ids[path]) == len(set(ids[path])), path
-
-
-def test_a_run_without_evaluations_is_finished_after_its_last_sleep(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "run", run={"rollouts": 2, "sleep_every": 2, "test_episodes": 0})
-    run.policy(0, {})
-    run.train(0, [None], [None])
-    site = Site(run.path)
-    assert '<span class="badge warn">stopped</span>' in page(site, "index.html")
-    run.sleep(1)
-    run.policy(1, {})
-    assert '<span class="badge good">finished</span>' in page(Site(run.path), "index.html")
 
 
 def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
@@ -245,16 +233,6 @@ class TestBadInput:
         assert "There is no run here" in page(site, "index.html")
         tmp_path.rmdir()
         assert problem(site, "index.html")[0] == 500
-
-    def test_a_link_in_place_of_a_file_is_not_followed(self, tmp_path: Path) -> None:
-        secret = tmp_path / "secret"
-        secret.write_text("the secret\n")
-        file = long_run(tmp_path / "run", 1) / "trajectories" / "batch_0000.jsonl"
-        file.unlink()
-        file.symlink_to(secret)
-        status, told = problem(Site(tmp_path / "run"), "runs/run/train/0000/1.html")
-        assert status == 500
-        assert "is not followed" in told
 
     def test_folders_with_odd_names_have_addresses_of_their_own(self, tmp_path: Path) -> None:
         for name in ("a b", "a-b", "a<b>", "..x", "a/b", "日本", "中文"):

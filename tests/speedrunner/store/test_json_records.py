@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import resource
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 from speedrunner.store.files import StorageError
 from speedrunner.store.json_records import UnknownFormat, append_record, find_end, read_records, repair
 from speedrunner.store.records import Trajectory
-from tests.processes import HANGS_S
 from tests.speedrunner.run_samples import trajectory
 
 
@@ -113,53 +110,38 @@ class TestTornTails:
             read_records(path, Note)
 
 
-FILL = """
-import sys
-from pathlib import Path
-from speedrunner.store.files import StorageError
-from speedrunner.store.json_records import append_record, read_records
-sys.path.insert(0, sys.argv[2])  # the checkout
-from tests.speedrunner.store.test_json_records import Note
-path = Path(sys.argv[1]) / "notes.jsonl"
-appended = 0
-try:
-    while appended < 10_000:
-        append_record(path, Note("x" * 5000), durable=False)
-        appended += 1
-except StorageError as error:
-    print(error)
-assert len(read_records(path, Note)) == appended, "a record was lost or half written"
-assert path.read_bytes().endswith(b"\\n")
-print(appended)
-"""
+def fill(folder: Path) -> tuple[str, int]:
+    """Append until the disk refuses; returns what it says, and the number of records, all of them whole."""
+    path, count = folder / "notes.jsonl", 0
 
+    def append() -> None:
+        nonlocal count
+        while count < 10_000:
+            append_record(path, Note("x" * 5000), durable=False)
+            count += 1
 
-def fill(folder: Path, preexec=None) -> tuple[str, int]:
-    """Append in another process until the disk refuses; its message and how many records it wrote."""
-    done = subprocess.run(
-        [sys.executable, "-c", FILL, str(folder), str(Path(__file__).parents[3])],
-        capture_output=True,
-        text=True,
-        preexec_fn=preexec,
-        timeout=HANGS_S,
-    )
-    assert done.returncode == 0, done.stderr
-    *message, count = done.stdout.splitlines()
-    assert len(message) == 1
-    return message[0], int(count)
+    with pytest.raises(StorageError) as error:
+        append()
+    assert read_records(path, Note) == [Note("x" * 5000)] * count
+    assert path.read_bytes().endswith(b"\n")
+    return one_line(error), count
 
 
 @pytest.mark.process
-class TestFullDisk:
-    def test_a_full_disk_keeps_what_was_recorded_and_says_what_to_do(self, small_disk):
-        message, count = fill(small_disk)
-        assert "disk is full" in message
-        assert "free some space and run the same command again; nothing recorded was lost" in message
-        assert count > 10
-        assert len(read_records(small_disk / "notes.jsonl", Note)) == count
+def test_a_full_disk_keeps_what_was_recorded_and_says_what_to_do(small_disk):
+    message, count = fill(small_disk)
+    assert "disk is full" in message
+    assert "free some space and run the same command again; nothing recorded was lost" in message
+    assert count > 10
 
-    def test_a_write_that_is_cut_short_is_undone(self, tmp_path):
-        limit = 64_000
-        message, count = fill(tmp_path, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-        assert "file size limit" in message
-        assert count == limit // (5000 + len('{"text":"","format":1}\n'))
+
+def test_a_write_that_is_cut_short_is_undone(tmp_path):
+    limit = 64_000
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        message, count = fill(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "file size limit" in message
+    assert count == limit // (5000 + len('{"text":"","format":1}\n'))

@@ -164,14 +164,6 @@ class TestLinks:
         victim.write_text("what is\nnobody's business")
         return victim
 
-    def test_a_resumed_run_changes_nothing_behind_a_link(self, path, victim):
-        play(path)
-        before = victim.read_bytes()
-        (path / "trajectories/extra.jsonl").symlink_to(victim)
-        with pytest.raises(StorageError, match=r"extra.jsonl could not be repaired: it is a link, "):
-            own(path)
-        assert victim.read_bytes() == before
-
     def test_nothing_is_appended_through_a_link(self, path, victim):
         play(path)
         before = victim.read_bytes()

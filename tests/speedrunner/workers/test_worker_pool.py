@@ -124,14 +124,6 @@ class TestScienceWorld:
             executed = await other.execute(ToolCall("look_around", {}), HANGS_S)
         assert executed.node.error is None
 
-    async def test_killing_a_worker_ends_its_simulator(self, pool: WorkerPool) -> None:
-        async with pool.worker() as worker:
-            await worker.reset(PLANT, EMPTY.module(), None)
-            process = java(worker)
-            worker.kill()
-        _, alive = psutil.wait_procs([process], timeout=HANGS_S)
-        assert not any(runs(process) for process in alive)
-
 
 class StartsSometimes(Corridor):
     """Each start adds its number to a file; those in `failing` fail."""

@@ -12,33 +12,21 @@ import pandas
 import pytest
 from huggingface_hub import DatasetCard
 
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.export_command import Format
 from speedrunner.results.export.conversations import of_episode
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
-from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.speedrunner.store.test_stored_format import STORED
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def run(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> RunData:
+def run(learnt: ScriptedRun, tmp_path_factory: pytest.TempPathFactory) -> RunData:
     """4 training episodes, 2 sleeps, 3 evaluations of 2 episodes, the first of which ended by a fault."""
-    folder = tmp_path_factory.mktemp("export")
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        model_config = msgspec.structs.replace(
-            roomy(tiny_model_config), caveat="its answers stand in a script"
-        )
-        played = ScriptedRun(folder, model_config, engine)
-        done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}")
-    assert done.returncode == 0, done.stderr
-    data = load(folder / "run")
+    data = load(Path(shutil.copytree(learnt.dir, tmp_path_factory.mktemp("export") / "run")))
     file = data.path / "evaluations" / "0000.jsonl"
     first, *others = file.read_bytes().splitlines(keepends=True)
     broken = msgspec.structs.replace(
@@ -53,7 +41,7 @@ def run(
         summarize_episode(broken, "test", 0) if row.episode == broken.episode else row for row in data.rows
     ]
     (data.path / "episodes.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    return load(folder / "run")
+    return load(data.path)
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +103,10 @@ class TestADataset:
         assert run.digest in card.content
         assert (dataset / "configurations/run.yaml").read_text() == run.config_text
 
-    def test_says_in_its_card_what_the_model_configs_warn_of(self, dataset: Path) -> None:
-        assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
+    def test_says_in_its_card_what_the_model_configs_warn_of(self, tmp_path: Path) -> None:
+        done = in_process("export", str(STORED), "--to", "dataset", "--out", str(tmp_path / "out"))
+        assert done.returncode == 0, done.stderr
+        assert "\ntiny: a teaching model" in (tmp_path / "out" / "README.md").read_text()
 
     def test_names_runs_without_the_folders_above_them(
         self, run: RunData, dataset: Path, tmp_path: Path
