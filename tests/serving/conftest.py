@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,6 @@ from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.hub_server import HubServer, ServeHub
-from tests.llama3 import make_folder
 
 if TYPE_CHECKING:
     from tests.grammar_walks import Walks
@@ -104,12 +104,30 @@ def bare(tiny_model_config: ModelConfig, tiny_folder: str) -> ModelConfig:
     return replace(tiny_model_config, recipe=None)
 
 
+LLAMA3_CONTROL = (
+    *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
+    *("<|eot_id|>", "<|eom_id|>"),
+)
+
+
+def make_llama3(folder: Path, tiny_folder: str) -> str:
+    """Write a tokenizer with the control tokens and the turns of Llama 3.1 to a folder."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": [*LLAMA3_CONTROL], "eos_token": "<|eot_id|>"})
+    tokenizer.chat_template = (MODELS / "shapes" / "llama3.jinja").read_text()
+    tokenizer.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({"vocab_size": len(tokenizer)}))
+    return str(folder)
+
+
 @pytest.fixture(scope="session")
 def all_served(tiny_folder: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Served]:
     """Each format, once for all its tests, since its grammars take long to make."""
     xml = shutil.copytree(tiny_folder, tmp_path_factory.mktemp("xml") / "model")
     shutil.copy(MODELS / "random" / "hybrid.jinja", xml / "chat_template.jinja")
-    llama3 = make_folder(tmp_path_factory.mktemp("llama3"))
+    llama3 = make_llama3(tmp_path_factory.mktemp("llama3"), tiny_folder)
     folders = {"qwen3_json": tiny_folder, "qwen3_xml": str(xml), "llama3_json": llama3}
     return {name: Served(name, FORMATS[name], folder) for name, folder in folders.items()}
 
