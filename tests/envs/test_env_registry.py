@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import inspect
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 
 from envs import (
+    InvalidPrimitiveCall,
     Limits,
     Opening,
     Outcome,
+    Primitive,
     Split,
     Task,
     TextEnv,
@@ -18,12 +22,19 @@ from envs import (
     splits,
 )
 from envs.env_registry import ENVIRONMENTS
+from tests.golden_tables import Golden, refusals
+
+
+def move(steps: int, pace: Literal["slow", "fast"] = "slow", load: float | None = None) -> str: ...  # type: ignore[empty-body]
 
 
 class Unsplit(TextEnv):
     """An environment for single episodes, with one option of each type: it says nothing of splits."""
 
-    primitives = ()
+    primitives = (
+        Primitive("move", inspect.signature(move, eval_str=True), "Move."),
+        Primitive("rest", inspect.Signature(), "Rest."),
+    )
     description = "A room."
     limits = Limits(llm_calls=1, actions=None)
 
@@ -42,8 +53,8 @@ class Unsplit(TextEnv):
     def reset(self, task: Task) -> Opening:
         return Opening("Rest.", self.description)
 
-    def call(self, name: str, **arguments: object) -> None:
-        self.check_call(name, arguments)
+    def call(self, name: str, **arguments: object) -> str:
+        return repr(self.check_call(name, arguments))
 
     @property
     def done(self) -> bool:
@@ -86,3 +97,20 @@ class TestOptions:
         room = make(ROOM, doors=2, height=3, dark=True, title="den", shape="square", owner="me")
         assert isinstance(room, Room)
         assert room.made_with == (2, 3.0, True, "den", "square", "me")
+
+
+def test_arguments_come_back_complete_and_of_their_types() -> None:
+    room = make(ROOM)
+    assert room.check_call("move", {"steps": 2}) == {"steps": 2, "pace": "slow", "load": None}
+    assert repr(room.check_call("move", {"steps": 2, "load": 1})["load"]) == "1.0"
+    assert room.check_call("rest", {}) == {}
+
+
+def test_a_call_against_its_signature_is_refused_with_the_signature(golden: Golden) -> None:
+    moves: list[dict[str, Any]] = [
+        *({}, {"steps": 1, "far": True}, {"steps": "1"}, {"steps": True}),
+        *({"steps": 1, "pace": "warp"}, {"steps": 1, "load": "heavy"}),
+    ]
+    calls = [("fly", {}), *(("move", arguments) for arguments in moves), ("rest", {"long": True})]
+    tries = [((name, given), partial(make(ROOM).call, name, **given)) for name, given in calls]
+    golden("primitive_calls.txt", refusals(tries, InvalidPrimitiveCall))

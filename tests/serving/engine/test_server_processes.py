@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 
 SERVER = """
 import socket, subprocess, sys
-kind, address, title = sys.argv[1:4]
+kind, address, title, inherits = sys.argv[1:5]
 listener = socket.socket(getattr(socket, kind))
 listener.bind(address if kind == "AF_UNIX" else ("127.0.0.1", int(address)))
 listener.listen()
@@ -33,7 +33,8 @@ while time.process_time() < 0.3:
 print("ready", flush=True)
 sys.stdin.read()
 '''
-subprocess.run([sys.executable, "-c", core, title])
+descriptors = [listener.fileno()] if inherits == "True" else []
+subprocess.run([sys.executable, "-c", core, title], pass_fds=descriptors)
 """
 """Listens, and has a child that computes for 0.3 s under a title."""
 
@@ -45,8 +46,8 @@ def start() -> Iterator[Start]:
     """Start a server, and return its process's number once its child has computed."""
     servers = []
 
-    def start(kind: str, address: str, title: str = "VLLM::EngineCore") -> int:
-        command = [sys.executable, "-c", SERVER, kind, address, title]
+    def start(kind: str, address: str, title: str = "VLLM::EngineCore", inherits: bool = False) -> int:
+        command = [sys.executable, "-c", SERVER, kind, address, title, str(inherits)]
         pipe = subprocess.PIPE
         servers.append(subprocess.Popen(command, stdin=pipe, stdout=pipe))
         assert servers[-1].stdout.readline() == b"ready\n"
@@ -81,26 +82,11 @@ def test_a_tunnel_or_an_empty_address_has_no_processes(tmp_path: Path, start: St
     assert server_processes(Endpoint.on_socket(tmp_path / "nothing")) == []
 
 
-FORKED = """
-import os, setproctitle, socket, sys, time
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(sys.argv[1])
-listener.listen()
-if os.fork() == 0:
-    setproctitle.setproctitle("VLLM::EngineCore")
-    print("ready", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_an_engine_that_has_inherited_the_socket_leads_to_its_api_server(tmp_path: Path) -> None:
-    pipe, address = subprocess.PIPE, str(tmp_path / "http")
-    with subprocess.Popen([sys.executable, "-c", FORKED, address], stdin=pipe, stdout=pipe) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
-        processes = server_processes(Endpoint.on_socket(Path(address)))
-        assert processes[0].pid == server.pid
-        assert set(cpu_seconds(processes)) == {"API server", "EngineCore"}
+def test_an_engine_that_inherits_the_socket_leads_to_its_api_server(tmp_path: Path, start: Start) -> None:
+    root = start("AF_UNIX", str(tmp_path / "http"), inherits=True)
+    processes = server_processes(Endpoint.on_socket(tmp_path / "http"))
+    assert processes[0].pid == root
+    assert set(cpu_seconds(processes)) == {"API server", "EngineCore"}
 
 
 @pytest.mark.parametrize("words", [["--max-num-seqs", "24"], ["--max-num-seqs=24"]])
