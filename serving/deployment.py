@@ -22,7 +22,7 @@ from serving.engine.metrics import patience_for, read_counters, read_metrics, wa
 from serving.engine.server import VllmServer
 from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import require_gpus
-from serving.hub import found, require_hub
+from serving.hub import find_folder, require_hub
 from serving.meter import LedgerRow, Meter, Reconciliation, Spending, reconcile
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -249,7 +249,7 @@ async def deploy(
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
         if endpoint is None:
-            if model_config.id is not None and found(model_config.id, model_config.revision) is None:
+            if model_config.id is not None and find_folder(model_config.id, model_config.revision) is None:
                 require_hub(model_config.id, model_config.revision)
             timeout_s = options.start_timeout_s
             server = VllmServer(

@@ -61,7 +61,7 @@ def complete_folder(model: str, revision: str | None) -> Path:
     return folder
 
 
-def found(model: str, revision: str | None) -> Path | None:
+def find_folder(model: str, revision: str | None) -> Path | None:
     """Return the same folder, or `None` if it is missing or incomplete."""
     with suppress(FilesMissing):
         return complete_folder(model, revision)
@@ -103,7 +103,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
     """
     from huggingface_hub import constants
 
-    if (folder := found(model, revision)) is not None:
+    if (folder := find_folder(model, revision)) is not None:
         return folder
     say(f"fetching {model} into {constants.HF_HUB_CACHE}")
     folder = _download(model, revision, [*TEXTS, WEIGHTS])

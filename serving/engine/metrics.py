@@ -66,13 +66,13 @@ class Metrics:
     def counters(self) -> Counters:
         """Return the engine's counters. Raises `ServerFailed` if one of them is missing."""
         names = ("prompt_tokens_total", "prompt_tokens_cached_total", "generation_tokens_total")
-        found = self.sums(*names)
+        sums = self.sums(*names)
         for name in names:
-            if name not in found:
+            if name not in sums:
                 raise ServerFailed(
                     f"the server's /metrics has no vllm:{name}; is it another version of vLLM?"
                 )
-        return Counters(*(int(found[name]) for name in names))
+        return Counters(*(int(sums[name]) for name in names))
 
     def caches(self) -> list[CacheConfig]:
         """Return the prefix cache of each replica, in order.
@@ -81,10 +81,10 @@ class Metrics:
         two CPU replicas, 16,384 for a single one. So the sum is divided by the number of replicas.
         """
         infos = [sample.labels for sample in self.samples("vllm:cache_config_info")]
-        found = []
+        caches = []
         for info in sorted(infos, key=lambda info: int(info.get("engine", 0))):
             unit = info.get("prefix_match_unit", "None")
-            found.append(
+            caches.append(
                 CacheConfig(
                     block_size=int(info["block_size"]),
                     num_gpu_blocks=int(info["num_gpu_blocks"]) // len(infos),
@@ -93,7 +93,7 @@ class Metrics:
                     hybrid=info.get("mamba_cache_mode", "none") != "none",
                 )
             )
-        return found
+        return caches
 
     def activity(self) -> Activity:
         """Return the engine's current activity."""
@@ -113,11 +113,11 @@ class Metrics:
 
         Names that the server does not have are left out.
         """
-        found: dict[str, float] = {}
+        sums: dict[str, float] = {}
         for sample in self.samples(*(f"vllm:{name}" for name in names)):
             name = sample.name.removeprefix("vllm:")
-            found[name] = found.get(name, 0.0) + sample.value
-        return found
+            sums[name] = sums.get(name, 0.0) + sample.value
+        return sums
 
 
 async def read_metrics(endpoint: Endpoint) -> Metrics:

@@ -31,7 +31,7 @@ from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, device_settings
 from serving.engine.step_log import LOG_VARIABLE, STEPS_VARIABLE
 from serving.errors import ServerFailed
-from serving.hub import found
+from serving.hub import find_folder
 from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
 
@@ -229,7 +229,7 @@ class VllmServer:
         last."""
         without_nvcc = WITHOUT_NVCC if self.model_config.gpus else {}
         id_, revision = self.model_config.id, self.model_config.revision
-        is_here = id_ is not None and found(id_, revision) is not None
+        is_here = id_ is not None and find_folder(id_, revision) is not None
         scheduling = {STEPS_VARIABLE: str(self.model_config.convoys), LOG_VARIABLE: str(self.step_log or "")}
         return {
             "PYTHONUNBUFFERED": "1",
@@ -261,7 +261,7 @@ class VllmServer:
             )
 
     async def _until_healthy(self, progress: Progress) -> None:
-        began = told = time.monotonic()
+        began = shown_at = time.monotonic()
         newest, read = "importing", self._log_start
         while True:
             is_healthy = await self.endpoint.healthy()
@@ -275,8 +275,8 @@ class VllmServer:
             if now - began > self._start_timeout_s:
                 limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
                 raise ServerFailed(self._report(f"was not healthy after {limit}"))
-            if now - told >= 1.0:
-                told = now
+            if now - shown_at >= 1.0:
+                shown_at = now
                 progress(now - began, newest)
             await asyncio.sleep(0.2)
 
@@ -323,8 +323,8 @@ def find_telling_lines(log: Path, start: int = 0) -> list[str]:
         start: byte of the file at which to start.
     """
     lines = _clean_lines(_read(log, start, _TAIL))
-    found = [line for line in lines if _EXCEPTION.match(line) or _OTHER.search(line)]
-    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found or lines[-_MOST:]
+    matching = [line for line in lines if _EXCEPTION.match(line) or _OTHER.search(line)]
+    causes = [line for line in matching if not _CONSEQUENCE.search(line)] or matching or lines[-_MOST:]
     return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
 
 

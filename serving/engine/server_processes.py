@@ -20,15 +20,15 @@ def server_processes(endpoint: Endpoint) -> list[psutil.Process]:
     Empty if they cannot be found: the server is another user's or on another machine, or an SSH tunnel
     listens here.
     """
-    found: dict[int, psutil.Process] = {}
+    processes_by_pid: dict[int, psutil.Process] = {}
     with suppress(psutil.Error):
         for pid in _listeners(endpoint):
             root = psutil.Process(pid)
             # A forked engine inherits the API server's socket, and psutil names one process of each socket.
             while _title(root) and (parent := root.parent()):
                 root = parent
-            found |= {process.pid: process for process in (root, *root.children(recursive=True))}
-    processes = list(found.values())
+            processes_by_pid |= {process.pid: process for process in (root, *root.children(recursive=True))}
+    processes = list(processes_by_pid.values())
     return processes if any("EngineCore" in name for name in cpu_seconds(processes)) else []
 
 
@@ -37,12 +37,12 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[str, float]:
 
     The names are vLLM's, such as `EngineCore` and `Worker_TP0`; all other processes are `API server`.
     """
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for process in processes:
         with suppress(psutil.Error):
             name, times = _title(process) or "API server", process.cpu_times()
-            found[name] = found.get(name, 0.0) + times.user + times.system
-    return found
+            seconds[name] = seconds.get(name, 0.0) + times.user + times.system
+    return seconds
 
 
 def _title(process: psutil.Process) -> str:

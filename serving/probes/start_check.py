@@ -145,20 +145,20 @@ def advice(model_config: ModelConfig, cache: CacheConfig, hits: bool, reported: 
     """
     if not cache.enable_prefix_caching:
         return ["its prefix cache is off: start it with --enable-prefix-caching"]
-    found = []
+    problems = []
     if hits and not reported:
-        found.append("it does not report cached tokens: start it with --enable-prompt-tokens-details")
+        problems.append("it does not report cached tokens: start it with --enable-prompt-tokens-details")
     if cache.hybrid and cache.match_unit == cache.block_size:
-        found.append(
+        problems.append(
             f"hits end at whole blocks of {cache.block_size} tokens: a hybrid model needs"
             " --prefix-match-unit 16, so that a turn resumes where the last prompt ended"
         )
     if cache.hybrid and not model_config.gpus and (not hits or "block-size" not in model_config.server.flags):
-        found.append(
+        problems.append(
             f"on a CPU, a hybrid model needs the block size that vLLM chose for it: --block-size"
             f" {cache.block_size} (logged as 'Setting attention block size to ...')"
         )
-    return found
+    return problems
 
 
 def note_tools() -> list[ToolSpec]:

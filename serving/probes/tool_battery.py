@@ -155,13 +155,13 @@ async def answer_probe(model: Model, role: Role, probe: ToolProbe) -> ProbeAnswe
         return ProbeAnswer(probe=probe, validity="invalid", problem=str(error))
     finally:
         talk.close()
-    found = ProbeAnswer(probe=probe, usage=answer.usage, token_ids=answer.token_ids)
+    probe_answer = ProbeAnswer(probe=probe, usage=answer.usage, token_ids=answer.token_ids)
     if answer.problem is None:
-        return found
+        return probe_answer
     if isinstance(answer.problem, TruncatedCall):
-        return msgspec.structs.replace(found, validity="truncated", problem=str(answer.problem))
+        return msgspec.structs.replace(probe_answer, validity="truncated", problem=str(answer.problem))
     is_empty, problem = not answer.text, str(answer.problem)
-    return msgspec.structs.replace(found, validity="invalid", problem=problem, is_empty=is_empty)
+    return msgspec.structs.replace(probe_answer, validity="invalid", problem=problem, is_empty=is_empty)
 
 
 def _shorten_lists(schema: Any) -> Any:

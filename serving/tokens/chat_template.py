@@ -142,10 +142,10 @@ class ChatTemplate:
         """The token that ends an answer, the text before and after the next message, and control tokens."""
         messages = _three_turns(_ANSWER)
         text, closed = self.render(messages, [], True), self.render(messages, [], False)
-        found = re.search(f"{_ANSWER}(.*?){_SECOND}(.*)", closed, re.DOTALL)
-        if found is None or not text.startswith(closed):
+        match = re.search(f"{_ANSWER}(.*?){_SECOND}(.*)", closed, re.DOTALL)
+        if match is None or not text.startswith(closed):
             raise InvalidModelConfig("the chat template cannot write a user message after an answer")
-        between, after = found.groups()
+        between, after = match.groups()
         end = self._control.search(between)
         if end is None:
             raise InvalidModelConfig("no control token ends an answer in the chat template")

@@ -195,10 +195,12 @@ def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> li
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested mappings as one, with keys joined by dots."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for key, value in content.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        flattened |= (
+            flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        )
+    return flattened
 
 
 def _show_path(values: Mapping[str, Any], key: str) -> str:

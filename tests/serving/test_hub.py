@@ -50,7 +50,7 @@ def test_what_is_lost_is_named_and_fetched_again(serve_hub: ServeHub) -> None:
         (folder / name).unlink()
     with pytest.raises(FilesMissing, match=r"lacks tokenizer_config\.json, model-00002\.safetensors$"):
         hub.complete_folder(MODEL, COMMIT)
-    assert hub.found(MODEL, COMMIT) is None
+    assert hub.find_folder(MODEL, COMMIT) is None
     server.fetched.clear()
     assert fetched() == folder
     assert sorted(server.fetched) == ["model-00002.safetensors", "tokenizer_config.json"]
