@@ -155,6 +155,8 @@ async def answer_probe(model: Model, role: Role, probe: ToolProbe) -> ProbeAnswe
         return ProbeAnswer(probe=probe, validity="invalid", problem=str(error))
     finally:
         talk.close()
+    if answer.overflows:
+        return ProbeAnswer(probe=probe, validity="truncated", problem=str(answer.problem))
     probe_answer = ProbeAnswer(probe=probe, usage=answer.usage, token_ids=answer.token_ids)
     if answer.problem is None:
         return probe_answer
