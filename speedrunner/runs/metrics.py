@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from serving.usage import Usage
 from speedrunner.config.schema import Config, to_mapping
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.store.process_notes import caveats, process_lines
-from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
-
-Tracked = Literal["none", "tensorboard", "wandb", "both"]
 
 
 def step_metrics(step: Step, run: RunData) -> tuple[int, dict[str, float]]:
@@ -55,14 +52,14 @@ def _episode_metrics(step: Wake | Evaluate, run: RunData) -> dict[str, float]:
         "unscored": len(rows) - len(scored),
         "limited": sum(row.termination.is_limit for row in rows) / len(rows),
     }
-    for name in ("score", "actions", "repeated_calls", "skill_calls"):
-        found |= _mean(name, (getattr(row, name) for row in scored))
-    return found | _mean("llm_calls", (row.llm_calls for row in asked)) | _mean_costs(asked, run)
-
-
-def _mean_costs(rows: Sequence[EpisodeRow], run: RunData) -> dict[str, float]:
-    costs = _count_costs(run, {row.episode for row in rows})
-    return {name: amount / len(rows) for name, amount in costs.items()} if rows else {}
+    values = {
+        name: [getattr(row, name) for row in scored]
+        for name in ("score", "actions", "repeated_calls", "skill_calls")
+    }
+    values["llm_calls"] = [row.llm_calls for row in asked]
+    found |= {name: fmean(own) for name, own in values.items() if own}
+    costs = _count_costs(run, {row.episode for row in asked}) if asked else {}
+    return found | {name: amount / len(asked) for name, amount in costs.items()}
 
 
 def _sleep_metrics(number: int, run: RunData) -> dict[str, float]:
@@ -93,11 +90,6 @@ def _count_costs(run: RunData, keys: set[str]) -> dict[str, float]:
     if all(model in run.prices for model, _ in used):
         found["usd"] = sum(run.prices[model].cost(usage) for model, usage in used)
     return found
-
-
-def _mean(name: str, values: Iterable[float | None]) -> dict[str, float]:
-    known = [value for value in values if value is not None]
-    return {name: fmean(known)} if known else {}
 
 
 class TensorBoard:

@@ -10,15 +10,12 @@ from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, report
 from speedrunner.plain.plain_records import flat
 from speedrunner.runs.identity import checkout
-from speedrunner.runs.plan import Sleep, step_key, step_name
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.verification.checked_run import CheckedRun, Differences
-from speedrunner.runs.verification.policy_check import check_policies
+from speedrunner.runs.verification.record_checks import check_plan, check_policies, check_reconciliations
 from speedrunner.runs.verification.repeated_calls import repeat_calls
-from speedrunner.runs.verification.token_sums import check_reconciliations
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
-from speedrunner.store.stored_run import sleep_key
 
 UNREADABLE = (
     *(*SETUP_ERRORS, ServingError, StorageError),
@@ -81,39 +78,3 @@ def _other_code(checked: CheckedRun) -> Iterator[str]:
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     if changed:
         yield f"changed since the run was played, which may explain a difference: {', '.join(changed)}"
-
-
-def check_plan(checked: CheckedRun) -> Finding:
-    """Compare the plan with the records. Raises `StorageError`, and `InvalidPlan` if the configuration
-    requests tasks that the environment lacks."""
-    found, steps = Differences("plan"), {step_key(step): step for step in checked.setup.plan()}
-    plays = [step for step in steps.values() if not isinstance(step, Sleep)]
-    tasks = {key: (task, step.policy) for step in plays for key, task in step.tasks.items()}
-    slept = {sleep_key(step.number): step for step in steps.values() if isinstance(step, Sleep)}
-    finished, there, sleeps = checked.run.state.finished, set[str](), set[str]()
-    for key in finished:
-        if key not in steps:
-            found.differs("state.json", f"{key} is finished, and it is not planned")
-    for episode in (each.trajectory for each in checked.episodes() if each.phase != "sleep"):
-        there.add(key := episode.episode)
-        if key not in tasks:
-            found.differs(key, "it is not planned")
-            continue
-        task, policy = tasks[key]
-        found.expect(key, "its task", episode.task, task)
-        found.expect(key, "its policy", episode.policy, policy)
-    for record in checked.run.sleeps:
-        sleeps.add(key := sleep_key(record.sleep))
-        if key not in slept:
-            found.differs(key, "it is not planned")
-        else:
-            found.expect(key, "rollouts before it", record.rollouts, slept[key].rollouts)
-    for step in (steps[key] for key in finished if key in steps):
-        needed = [sleep_key(step.number)] if isinstance(step, Sleep) else [*step.tasks]
-        for key in needed:
-            if key not in there | sleeps:
-                found.differs(key, f"it is missing, and {step_name(step)} is finished")
-    unfinished = "" if checked.is_finished else "; the run is not finished: checked as far as it goes"
-    return found.finding(
-        f"{len(there)} of {len(tasks)} planned episodes and {len(sleeps)} of {len(slept)} sleeps{unfinished}"
-    )

@@ -9,7 +9,7 @@ import pytest
 from envs import Outcome, Task
 from speedrunner.library.library import Library
 from speedrunner.methods.asi import ASI, TAKEN, Successful, append_skills, find_excess, select_successful
-from speedrunner.runs.verification.policy_check import check_policies
+from speedrunner.runs.verification.record_checks import check_policies
 from speedrunner.store.records import Labels, Policy, Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag

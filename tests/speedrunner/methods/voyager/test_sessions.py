@@ -9,7 +9,7 @@ import pytest
 from serving.model_config import Role, Roles
 from speedrunner.methods.method_base import UnfitEnvironment
 from speedrunner.methods.method_registry import make
-from speedrunner.runs.verification.policy_check import check_policies
+from speedrunner.runs.verification.record_checks import check_policies
 from speedrunner.store.records import Edit, Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, ScriptedRun, flag

@@ -15,8 +15,9 @@ import pytest
 
 from speedrunner.plain.findings import Finding
 from speedrunner.runs.shutdown import Interrupted, Shutdown
+from speedrunner.runs.verification.record_checks import check_plan
 from speedrunner.runs.verification.repeated_calls import BY_THE_CLOCK
-from speedrunner.runs.verification.verify import check_plan, verify
+from speedrunner.runs.verification.verify import verify
 from speedrunner.store.json_records import write_record
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load

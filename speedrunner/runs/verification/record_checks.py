@@ -1,0 +1,288 @@
+"""Checks of a run's records: its plan, its policies, and its tokens.
+
+The library is pure: an edit parses and writes code without running it. So each sleep's accepted edits are
+repeated on the library before it, and the result is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import astuple
+
+from serving.meter import Reconciliation
+from serving.usage import Counters, Usage
+from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.plain.findings import Finding
+from speedrunner.runs.identity import history_digest
+from speedrunner.runs.plan import Sleep, step_key, step_name
+from speedrunner.runs.verification.checked_run import CheckedRun, Differences, contrast, turn_of
+from speedrunner.store.discovery import DAMAGED
+from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.records import Edit, Labels, Policy, Turn
+from speedrunner.store.run_data import RunData, load
+from speedrunner.store.stored_run import sleep_key
+
+
+def check_plan(checked: CheckedRun) -> Finding:
+    """Compare the plan with the records. Raises `StorageError`, and `InvalidPlan` if the configuration
+    requests tasks that the environment lacks."""
+    found, steps = Differences("plan"), {step_key(step): step for step in checked.setup.plan()}
+    plays = [step for step in steps.values() if not isinstance(step, Sleep)]
+    tasks = {key: (task, step.policy) for step in plays for key, task in step.tasks.items()}
+    slept = {sleep_key(step.number): step for step in steps.values() if isinstance(step, Sleep)}
+    finished, there, sleeps = checked.run.state.finished, set[str](), set[str]()
+    for key in finished:
+        if key not in steps:
+            found.differs("state.json", f"{key} is finished, and it is not planned")
+    for episode in (each.trajectory for each in checked.episodes() if each.phase != "sleep"):
+        there.add(key := episode.episode)
+        if key not in tasks:
+            found.differs(key, "it is not planned")
+            continue
+        task, policy = tasks[key]
+        found.expect(key, "its task", episode.task, task)
+        found.expect(key, "its policy", episode.policy, policy)
+    for record in checked.run.sleeps:
+        sleeps.add(key := sleep_key(record.sleep))
+        if key not in slept:
+            found.differs(key, "it is not planned")
+        else:
+            found.expect(key, "rollouts before it", record.rollouts, slept[key].rollouts)
+    for step in (steps[key] for key in finished if key in steps):
+        needed = [sleep_key(step.number)] if isinstance(step, Sleep) else [*step.tasks]
+        for key in needed:
+            if key not in there | sleeps:
+                found.differs(key, f"it is missing, and {step_name(step)} is finished")
+    unfinished = "" if checked.is_finished else "; the run is not finished: checked as far as it goes"
+    return found.finding(
+        f"{len(there)} of {len(tasks)} planned episodes and {len(sleeps)} of {len(slept)} sleeps{unfinished}"
+    )
+
+
+def check_policies(checked: CheckedRun) -> Finding:
+    """Compare each policy version with the result of its sleep's edits on the version before.
+
+    Raises `StorageError` if sleeps or policies cannot be read.
+    """
+    found = Differences("policies")
+    versions = checked.run.policies.versions()
+    records = {each.sleep: each for each in checked.run.sleeps}
+    if versions != list(range(len(versions))):
+        found.differs("policies", f"the versions have gaps: {', '.join(map(str, versions))}")
+    edits = 0
+    before: Policy | None = None
+    for version in versions:
+        name = f"policies/v{version:04d}"
+        try:
+            policy = checked.policy(version)
+            after = Library(checked.setup.env.primitives).of(policy)
+        except InvalidPolicy as error:
+            found.differs(name, str(error))
+            before = None
+            continue
+        if policy.version != version:
+            found.differs(name, f"its library.json says that it is version {policy.version}")
+        if version == 0:
+            _check_first(checked, policy, found)
+        elif version not in records:
+            found.differs(name, f"{sleep_key(version)}, which made it, is missing")
+        elif before is not None:
+            accepted = [edit for edit in records[version].edits if edit.error is None]
+            edits += len(accepted)
+            starts = _possible_starts(checked, before)
+            problems = (_problems(start, accepted, after, version) for start in starts)
+            for problem in min(problems, key=len):
+                found.differs(name, problem)
+        before = policy
+    return found.finding(f"{len(versions)} versions, made by {edits} accepted edits")
+
+
+def _check_first(checked: CheckedRun, policy: Policy, found: Differences) -> None:
+    """Check that version 0 is the method's own, unless the run starts from another run's policy."""
+    setup = checked.setup
+    if setup.config.run.start_from is None and policy != setup.method.initial():
+        found.differs("policies/v0000", f"it is not the initial policy of {setup.config.method.name}")
+    if checked.process is not None and history_digest(checked.run.path) != checked.process.history:
+        found.differs("carried", "it is not the history that the run was played with")
+
+
+def _possible_starts(checked: CheckedRun, policy: Policy) -> list[Library]:
+    """Return the possible initial libraries of a sleep: the stored one, with each skill's visibility as
+    stored or as the method shows it to the actor."""
+    setup = checked.setup
+    spec = setup.method.agent(policy, [*setup.split.train, *setup.split.test][0], setup.env)
+    shown = {each.name: each.public for each in spec.library.skills}
+    skills = tuple(
+        msgspec.structs.replace(each, public=shown.get(each.name, each.public)) for each in policy.skills
+    )
+    starts = [policy] if skills == policy.skills else [policy, msgspec.structs.replace(policy, skills=skills)]
+    return [Library(setup.env.primitives).of(each) for each in starts]
+
+
+def _problems(library: Library, edits: Sequence[Edit], after: Library, sleep: int) -> list[str]:
+    """Repeat edits on a library, and return how the result differs from the library after the sleep."""
+    for number, edit in enumerate(edits, start=1):
+        what = f"accepted edit {number} ({edit.action} of {edit.name:.80})"
+        if not edit.is_complete:
+            return [f"{what} has no arguments"]
+        if edit.action != "write" and edit.name not in library.named:
+            return [f"{what} changes a definition that does not exist"]
+        try:
+            edited = library.apply(edit, sleep=sleep)
+        except InvalidSkill as error:
+            return [f"{what} is refused: {error!s:.200}"]
+        if edited == library:
+            return [f"{what} changes nothing"]
+        library = edited
+    return list(_differences(library, after))
+
+
+def _differences(replayed: Library, stored: Library) -> Iterator[str]:
+    """Yield the differences between a stored library and the result of its edits."""
+    for name in sorted(replayed.named.keys() | stored.named.keys()):
+        if name not in stored.named:
+            yield f"{name} is missing, and the accepted edits lead to it"
+        elif name not in replayed.named:
+            yield f"{name} is there, and no accepted edit adds it"
+        else:
+            one, other = stored.named[name].source, replayed.named[name].source
+            if one != other:
+                yield f"{name} is not as its accepted edits leave it: {contrast(one, other)}"
+    for name in sorted(replayed.by_name.keys() & stored.by_name.keys()):
+        for field in ("public", "created", "edited"):
+            one, other = (getattr(each.by_name[name], field) for each in (stored, replayed))
+            if one != other:
+                yield f"{name}, {field}: {contrast(one, other)}"
+    orders = [[each.name for each in library.definitions] for library in (stored, replayed)]
+    if sorted(orders[0]) == sorted(orders[1]) and orders[0] != orders[1]:
+        yield f"the order of its definitions: {contrast(*orders)}"
+    if [each.name for each in replayed.skills] != [each.name for each in stored.skills]:
+        yield "library.json lists the skills in another order than the edits lead to"
+
+
+SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
+
+
+def check_reconciliations(checked: CheckedRun) -> Finding:
+    """Compare them. Raises `StorageError`, `InvalidPlan`."""
+    found = Differences("reconciliations")
+    used = _check_used_tokens(checked, found)
+    _check_growth(checked, found)
+    summaries = _check_summaries(checked, found)
+    stored = _check_stored_sums(checked.run, found)
+    return found.finding(
+        f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
+    )
+
+
+def _check_used_tokens(checked: CheckedRun, found: Differences) -> int:
+    """Check that each episode and each sleep has the tokens of its own rows, and no other one does."""
+    recorded: dict[tuple[str, int], Usage] = {}
+    attempts = {row.episode: row.attempt for row in checked.run.episodes}
+    for played in checked.episodes():
+        key, attempt = played.trajectory.episode, played.trajectory.attempt
+        if attempts.get(key) == attempt:
+            recorded[key, attempt] = played.trajectory.usage
+    for record in checked.run.sleeps:
+        recorded[sleep_key(record.sleep), record.attempt] = record.usage
+    spent = dict.fromkeys(recorded, Usage())
+    for row in checked.run.requests:
+        labels = Labels.of(row.labels)
+        if row.wasted or row.usage is None or labels.episode is None or labels.attempt is None:
+            continue
+        one = labels.episode, labels.attempt
+        if one in spent:
+            spent[one] += row.usage
+        elif checked.is_finished:
+            what = f"it has tokens of {one[0]}, attempt {one[1]}, which is not recorded"
+            found.differs("requests.jsonl", what)
+    for one, usage in recorded.items():
+        found.expect(one[0], "tokens of its turns and of its rows in the ledger", usage, spent[one])
+    return len(recorded)
+
+
+def _check_growth(checked: CheckedRun, found: Differences) -> None:
+    """Check that each prompt has room for the one before it and its answer, on the completions API: others
+    leave reasoning out of later prompts."""
+    setup = checked.setup
+    talks = [(each.trajectory.episode, each.trajectory.turns) for each in checked.episodes()]
+    talks += [(sleep_key(each.sleep), agent.turns) for each in checked.run.sleeps for agent in each.agents]
+    for key, turns in talks:
+        last: dict[int, Turn] = {}
+        for number, turn in enumerate(turns):
+            before = last.get(turn.conversation)
+            config = setup.model_config if turn.role == "actor" else setup.inducer_model_config
+            grows = before is not None and config.api == "completions"
+            least = before.usage.prompt + before.usage.completion if before and grows else 0
+            if turn.usage.prompt < least:
+                what = f"its prompt has {turn.usage.prompt} tokens, the one before and its answer {least}"
+                found.differs(turn_of(key, number), what)
+            last[turn.conversation] = turn
+
+
+def _check_summaries(checked: CheckedRun, found: Differences) -> int:
+    """Check that each summary row follows from its episode."""
+    written = checked.run.written_rows
+    rows = {(row.episode, row.attempt): row for row in written}
+    if len(rows) < len(written):
+        found.differs("episodes.jsonl", f"{len(written) - len(rows)} rows occur twice")
+    for played in checked.episodes():
+        if played.phase == "sleep":
+            continue
+        episode, before = played.trajectory, played.number
+        if played.phase == "train":
+            before *= checked.setup.config.run.sleep_every
+        row = rows.pop((episode.episode, episode.attempt), None)
+        if row is not None:
+            given = summarize_episode(episode, played.phase, before)
+            found.expect(episode.episode, "its row in episodes.jsonl", row, given)
+        elif checked.is_finished:
+            found.differs(episode.episode, "it has no row in episodes.jsonl")
+    for key, _ in rows:
+        found.differs("episodes.jsonl", f"it has a row of {key}, which is not recorded")
+    return len(written)
+
+
+def _check_stored_sums(run: RunData, found: Differences) -> str:
+    """Check that the sums stored by each process are those of the ledger; return a summary."""
+    equal = agreed = 0
+    for one in run.reconciliations:
+        ledger = _sum_rows([run], one)
+        if ledger != one.ledger and one.clients != 1 and min(astuple(one.ledger - ledger)) >= 0:
+            ledger = _sum_rows([run, *_neighbours(run, one)], one)
+            if ledger != one.ledger:
+                found.left_out[SHARED] += 1
+                continue
+        equal += ledger == one.ledger
+        agreed += one.agrees
+        if ledger != one.ledger:
+            found.differs("reconciliation.jsonl", f"sums of the ledger: {contrast(one.ledger, ledger)}")
+        if one.ours and not one.agrees:
+            counted = contrast(one.ledger, one.engine)
+            found.differs(
+                "reconciliation.jsonl", f"counters of the engine, which no one else used: {counted}"
+            )
+    return f"{equal} stored reconciliations, {agreed} of them equal to the engine's counters"
+
+
+def _sum_rows(runs: Sequence[RunData], one: Reconciliation) -> Counters:
+    """Return the sums of the rows that a reconciliation covers."""
+    rows = (row for run in runs for row in run.ledger if row.model == one.model)
+    used = (row.usage for row in rows if row.usage and one.since <= row.time <= one.time)
+    return Counters.of(sum(used, Usage()))
+
+
+def _neighbours(run: RunData, one: Reconciliation) -> Iterator[RunData]:
+    """Yield the other runs of the folder that stored a reconciliation of the same engine."""
+    for folder in sorted(run.path.resolve().parent.iterdir()):
+        if folder != run.path.resolve() and (folder / "reconciliation.jsonl").is_file():
+            try:
+                other = load(folder)
+                if any((each.model, each.since) == (one.model, one.since) for each in other.reconciliations):
+                    yield other
+            except DAMAGED:
+                continue
