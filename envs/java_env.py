@@ -1,4 +1,4 @@
-"""Text environments with their simulator in a Java process: how the process is started, used and ended.
+"""Text environments with their simulator in a Java process, which reads primitives as phrases.
 
 The simulators' Python wrappers are not used. They open a port through which any user of the machine could run
 Java code as the owner, let the heap grow without bound, and list all valid actions at every step.
@@ -7,23 +7,26 @@ Java code as the owner, let the heap grow without bound, and list all valid acti
 # mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import signal
+import string
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import psutil
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from envs.text_env import EnvironmentFault, EpisodeOver, TextEnv
+from envs.text_env import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, TextEnv
 
 S = TypeVar("S", bound="JavaSimulator")
 T = TypeVar("T")
@@ -50,6 +53,16 @@ JAVA_OPTIONS = [
 ]
 
 logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also logs the errors that it raises
+
+
+MAX_ARGUMENT_CHARS = 200
+"""More than any name that a simulator gives to an object."""
+
+MAX_OPTION = 9_999
+"""More than the number of options in any ambiguous request."""
+
+ANNOTATIONS: dict[str, Any] = {"option": int, "direction": Literal["north", "south", "east", "west"]}
+"""Types of arguments that are not free text, by name."""
 
 
 class NoJava(EnvironmentFault):
@@ -158,6 +171,41 @@ class JavaSimulator:
                 raise
 
 
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """The parser's words for a primitive.
+
+    Attributes:
+        words: the words, with the arguments in order as `{name}`.
+        doc: the primitive's documentation.
+        then: words that follow if the argument in them is given.
+    """
+
+    words: str
+    doc: str
+    then: str = ""
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The primitive's signature: an argument is text, unless `ANNOTATIONS` has its name."""
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [
+            inspect.Parameter(name, kind, default=default, annotation=ANNOTATIONS.get(name, str))
+            for words, default in ((self.words, inspect.Parameter.empty), (self.then, ""))
+            for name in _arguments(words)
+        ]
+        return inspect.Signature(parameters, return_annotation=str)
+
+    def __call__(self, **arguments: str | int) -> str:
+        """Return the primitive's call as the parser reads it."""
+        words = self.words + self.then * any(arguments.get(name) for name in _arguments(self.then))
+        return words.format(**arguments)
+
+
+def _arguments(words: str) -> list[str]:
+    return [name for _, name, _, _ in string.Formatter().parse(words) if name is not None]
+
+
 class JavaEnv(TextEnv, Generic[S]):
     """Keeps the Java process of an environment.
 
@@ -168,6 +216,8 @@ class JavaEnv(TextEnv, Generic[S]):
         start_simulator: starts a process. Raises `NoJava`.
     """
 
+    phrases: ClassVar[Mapping[str, Phrase]]
+    """The parser's words for each primitive."""
     replace_above_bytes: ClassVar[int]
     """Resident memory above which an episode starts in a new process."""
 
@@ -193,6 +243,20 @@ class JavaEnv(TextEnv, Generic[S]):
             raise EpisodeOver("there is no episode; reset starts one")
         return self._simulator
 
+    def _write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return a call as the parser reads it.
+
+        Raises `InvalidPrimitiveCall`: an argument is not one line of printable text, or a small number.
+        """
+        checked, phrase = self.check_call(name, arguments), self.phrases[name]
+        for parameter, value in checked.items():
+            if isinstance(value, str):
+                if value or parameter not in _arguments(phrase.then):
+                    _check_text(name, parameter, value)
+            elif not 0 <= value <= MAX_OPTION:
+                raise InvalidPrimitiveCall(f"{name}: {parameter} must be one of the listed numbers")
+        return phrase(**checked)
+
     def _load(self, load: Callable[[S], T]) -> T:
         """Start an episode: load its world into the current process, or into a new one if that has died."""
         self._playing = False
@@ -214,6 +278,21 @@ class JavaEnv(TextEnv, Generic[S]):
             self.close()
             simulator = self._simulator = self._start_simulator()
         return simulator
+
+
+def _check_text(name: str, parameter: str, value: str) -> None:
+    """Accept one line of printable text as an argument of a primitive.
+
+    Raises `InvalidPrimitiveCall`: the text is empty, too long, or has control characters.
+    """
+    if not value.strip():
+        raise InvalidPrimitiveCall(f"{name}: {parameter} is empty; give a name as the observations do")
+    if len(value) > MAX_ARGUMENT_CHARS:
+        raise InvalidPrimitiveCall(
+            f"{name}: {parameter} has {len(value):,} characters; {MAX_ARGUMENT_CHARS} are allowed"
+        )
+    if not value.isprintable():
+        raise InvalidPrimitiveCall(f"{name}: {parameter} must be one line without control characters")
 
 
 def find_java() -> str:

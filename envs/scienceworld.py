@@ -9,13 +9,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from envs.java_env import JavaEnv, JavaSimulator, SimulatorFailed
-from envs.phrases import Phrase, check_text
+from envs.java_env import JavaEnv, JavaSimulator, Phrase, SimulatorFailed
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
 from envs.text_env import (
     Description,
     InvalidOption,
-    InvalidPrimitiveCall,
     Limits,
     Opening,
     Outcome,
@@ -25,9 +23,6 @@ from envs.text_env import (
     UnknownTask,
     read_description,
 )
-
-MAX_OPTION = 9_999
-"""More than the number of options in any ambiguous request."""
 
 HEADING = "Task Description:"
 """The simulator's own heading, which an instruction does not need."""
@@ -127,6 +122,7 @@ class ScienceWorld(JavaEnv[Simulator]):
     )
     submits = True
     memory_mb = 540  # 480 of them for the Java process
+    phrases = PHRASES
     replace_above_bytes = 420_000_000  # none may grow to 480 MB
     primitives = tuple(
         # While an ambiguous request is pending, looking and inventory advance the world too.
@@ -174,11 +170,9 @@ class ScienceWorld(JavaEnv[Simulator]):
     def call(self, name: str, **arguments: Any) -> str:
         """Act, and return the parser's reply unchanged."""
         simulator = self._current()
-        checked = self.check_call(name, arguments)
-        for parameter, value in checked.items():
-            _check_argument(name, parameter, value)
+        phrase = self._write(name, arguments)
         self._free_observation = None
-        text = simulator.step(PHRASES[name](**checked))
+        text = simulator.step(phrase)
         self._outcome = None  # only now: if the step fails, the values that were read remain
         return text
 
@@ -219,14 +213,3 @@ def _open(simulator: Simulator, task: Task) -> Opening:
     simulator.load(task.name, task.index)
     observation = simulator.step("look around")  # as upstream does; it updates the score
     return Opening(simulator.task_description().removeprefix(HEADING).strip(), observation)
-
-
-def _check_argument(name: str, parameter: str, value: str | int) -> None:
-    """Accept only one line of printable text, or a small number, for the parser."""
-    if isinstance(value, int):
-        if not 0 <= value <= MAX_OPTION:
-            raise InvalidPrimitiveCall(f"{name}: {parameter} must be one of the listed numbers")
-        return
-    if value == "" and (name, parameter) == ("use", "target"):
-        return
-    check_text(name, parameter, value)

@@ -11,8 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from envs.java_env import JavaEnv, JavaSimulator, SimulatorFailed
-from envs.phrases import Phrase, check_text
+from envs.java_env import JavaEnv, JavaSimulator, Phrase, SimulatorFailed
 from envs.text_env import (
     TEST_SIZE,
     TRAIN_SIZE,
@@ -134,6 +133,7 @@ class TextWorld(JavaEnv[Simulator]):
         "Everything that the actor sees: what primitives return. A skill gets the place from look_around()."
     )
     memory_mb = 230  # 170 of them for the Java process
+    phrases = PHRASES
     replace_above_bytes = 150_000_000
     primitives = tuple(
         Primitive(name, phrase.signature, phrase.doc, advances=name not in LOOKING)
@@ -182,10 +182,7 @@ class TextWorld(JavaEnv[Simulator]):
         simulator = self._current()
         if self.done:
             raise EpisodeOver("the game is over; reset starts another")
-        checked = self.check_call(name, arguments)
-        for parameter, value in checked.items():
-            check_text(name, parameter, value)
-        self._last = simulator.step(PHRASES[name](**checked))
+        self._last = simulator.step(self._write(name, arguments))
         return self._last.observation
 
     @property
