@@ -28,10 +28,9 @@ from speedrunner.plain.slurm import time_left_s
 from speedrunner.runs.identity import confinement
 from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunFiles
-from speedrunner.workers.available_memory import available_mb
 from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.sandbox.isolation import SandboxError
-from speedrunner.workers.worker_pool import needed_mb, worker_mb
+from speedrunner.workers.worker_pool import available_mb, needed_mb, worker_mb
 
 Check = Callable[[Needs], Iterable[Finding]]
 

@@ -1,4 +1,4 @@
-"""A pool of warm workers, each lent to one episode after another."""
+"""A pool of warm workers, each lent to one episode after another, and the memory that they may take."""
 
 from __future__ import annotations
 
@@ -6,20 +6,49 @@ import asyncio
 import heapq
 import itertools
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from envs.env_registry import REGISTRY
 from speedrunner.config.schema import SandboxConfig
-from speedrunner.workers.available_memory import MB, available_mb
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.sandbox.child_process import MIB
 
+MB = 1_000_000
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
+
 SKILLS_MB = 30
 """Memory in MB of a worker's two sandboxed processes (one is spare) before their skills allocate more."""
+
+
+def available_mb() -> int:
+    """Return the megabytes that can be used without swapping.
+
+    A control group with a limit, such as a batch job's, may allow less than the machine has. Only control
+    groups of version 2 are read.
+    """
+    return min([psutil.virtual_memory().available, *_free_in_cgroups()]) // MB
+
+
+def _free_in_cgroups() -> Iterator[int]:
+    """Yield the free bytes of each limited control group of this process; its file cache counts as free."""
+    try:
+        lines = OWN_CGROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for path in (line.removeprefix("0::/") for line in lines if line.startswith("0::/")):
+        for folder in (CGROUPS / path, *(CGROUPS / parent for parent in Path(path).parents)):
+            with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others may have "max"
+                limit = int((folder / "memory.max").read_text())
+                used = int((folder / "memory.current").read_text())
+                statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                yield max(0, limit - used + int(statistics["inactive_file"]))
 
 
 def worker_mb(env: str) -> int:

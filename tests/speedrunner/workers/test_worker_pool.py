@@ -30,6 +30,33 @@ PLANT = Task("scienceworld", "find-plant", 0)
 EMPTY = Library(ScienceWorld.primitives)
 
 
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A control group without a limit, below another; their folder."""
+    (tmp_path / "own").write_text("4:memory:/elsewhere\n0::/slurm/job\n")
+    monkeypatch.setattr(pools, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(pools, "CGROUPS", tmp_path / "groups")
+    folder = tmp_path / "groups" / "slurm" / "job"
+    folder.mkdir(parents=True)
+    limit(folder, "max")
+    return folder
+
+
+def limit(folder: Path, most: object, used: int = 0, cache: int = 0) -> None:
+    (folder / "memory.max").write_text(f"{most}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 0\nfile {cache}\ninactive_file {cache}\n")
+
+
+def test_it_is_what_the_machine_has_where_nothing_is_limited(job: Path) -> None:
+    assert 0 < pools.available_mb() <= psutil.virtual_memory().total // pools.MB
+
+
+def test_a_limit_leaves_what_is_not_used_and_the_file_cache(job: Path) -> None:
+    limit(job, 50 * pools.MB, used=30 * pools.MB, cache=5 * pools.MB)
+    assert pools.available_mb() == 25
+
+
 class TestMemory:
     async def test_more_workers_than_fit_are_refused_before_one_starts(
         self, monkeypatch: pytest.MonkeyPatch
