@@ -54,6 +54,7 @@ class SmallRun:
         }
         for section, changes in config.items():
             content.setdefault(section, {}).update(changes)
+        content["env"] = {key: value for key, value in content["env"].items() if value is not None}
         self._played = 0
         with RunDirectory.open_for_writing(path) as run:
             run.write_config(yaml.safe_dump(content))
