@@ -120,7 +120,7 @@ class LazyGroup(TyperGroup):
             TyperCommand(command.name, help=command.help, rich_help_panel=panel) for panel, command in entries
         ]
         super().__init__(commands=stubs, no_args_is_help=True, rich_markup_mode="rich", **options)
-        self._table = {each.name: each for _, each in entries}
+        self._table = {command.name: command for _, command in entries}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the loaded command that the arguments call."""

@@ -52,7 +52,7 @@ def slurm(needs: Needs) -> Iterator[Finding]:
 
 def model_files(needs: Needs) -> Iterator[Finding]:
     """Check that each model's weights and tokenizer are here, or the key of a hosted one."""
-    models = {each.base_url or model_path(each): each for each in reversed(needs.model_configs)}
+    models = {model.base_url or model_path(model): model for model in reversed(needs.model_configs)}
     for model_config in reversed(models.values()):
         name = f"files of {model_config.name}"
         yield (_check_key if model_config.hosted else _check_files)(name, model_config, needs)

@@ -21,6 +21,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.grid import grid_of
 from speedrunner.config.schema import ClassConfig, InvalidConfig, SandboxConfig
+from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, failure, ok
 from speedrunner.runs.setup import Setup, set_up
 
@@ -128,10 +129,7 @@ def _list_once(things: Iterable[T]) -> list[T]:
     return unique
 
 
-Say = Callable[[str], None]
-
-
-def prepare_needs(needs: Needs, status: Say) -> Iterator[Finding]:
+def prepare_needs(needs: Needs, status: Status) -> Iterator[Finding]:
     """Download or create what the runs need. If one thing fails, the others continue.
 
     Args:
@@ -174,7 +172,7 @@ def open_task(env: ClassConfig) -> str:
         one.close()
 
 
-def _steps(needs: Needs, status: Say) -> Iterator[tuple[str, Callable[[], str]]]:
+def _steps(needs: Needs, status: Status) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the name and the function of each step; each model's folder once, even if model configs share
     it."""
     models = {
@@ -187,7 +185,7 @@ def _steps(needs: Needs, status: Say) -> Iterator[tuple[str, Callable[[], str]]]
         yield f"environment {env.name}", partial(open_task, env)
 
 
-def _model(model_config: ModelConfig, status: Say) -> str:
+def _model(model_config: ModelConfig, status: Status) -> str:
     """Prepare weights and tokenizer. Raises `ServingError`."""
     if model_config.hosted:
         return (

@@ -101,7 +101,7 @@ def script(cluster: Cluster, options: Sequence[str], of: int, sweep: Sequence[st
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
-    text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         options=[*options, *cluster.options],
         log=f'"{root.resolve() / LOGS}/%A_%a.log"',
         setup=cluster.setup.strip(),
@@ -109,7 +109,6 @@ def script(cluster: Cluster, options: Sequence[str], of: int, sweep: Sequence[st
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
         command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
-    return text
 
 
 def submit(array: Array, root: Path) -> list[JobPart]:

@@ -124,7 +124,7 @@ def _compare_results(first: RunData, again: RunData) -> Iterator[str]:
         yield f"sleep: {instance} made another policy from the same records: {differ} of v{newest:04d} differ"
         return
     for played, repeated in zip(first.evaluations(), again.evaluations(), strict=True):
-        turns = ([(turn.messages, turn.call) for turn in each.turns] for each in (played, repeated))
+        turns = ([(turn.messages, turn.call) for turn in episode.turns] for episode in (played, repeated))
         if played.prompt_hash != repeated.prompt_hash:
             yield f"agent: {instance} gave the actor another prompt for the same policy and task"
         elif next(turns) != next(turns):
@@ -158,7 +158,7 @@ class FakeModel(LocalModel):
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
     ) -> Conversation:
         """See `Model`."""
-        return _Fake([role, *(each["content"] for each in messages)], tools)
+        return _Fake([role, *(message["content"] for message in messages)], tools)
 
 
 class _Fake(Conversation):

@@ -28,9 +28,12 @@ CPU = ("cluster=cpu", "--dry-run")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the commands are called, with a list of two runs, and no command of a Slurm on the PATH."""
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path(sys.executable).parent}")
+    programs = tmp_path_factory.mktemp("programs")
+    if sandbox := shutil.which("bwrap"):
+        (programs / "bwrap").symlink_to(sandbox)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{programs}")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs.yaml").write_text("- {env: babyai, method: react, run.seed: [0, 1]}\n")
     return tmp_path
