@@ -135,9 +135,9 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
         assert f"#### {heading}\n" in text
     assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
     for row, level in zip(rows(record, "utilisation"), (2, 4), strict=True):
-        assert (row["in flight"], row["GPU busy"], row["schedule, ms"]) == (level, None, None)
+        assert (row["in flight"], row["GPU busy"], row["requests running"]) == (level, None, None)
     notes = record.steps["utilisation"].measured.notes  # type: ignore[union-attr]
-    assert "no clock of steps" in notes[-1]
+    assert "logs no steps" in notes[-1]
 
 
 def rows(record: BenchRecord, step: str) -> list[dict[str, int]]:
