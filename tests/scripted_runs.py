@@ -144,6 +144,14 @@ class ScriptedRun:
         """Begin it or go on with it, as a command within this process."""
         return in_process(command, *self.overrides(*more))
 
+    def sweep(self, text: str) -> Path:
+        """Play a list of runs to their ends as a command within this process, and return their folder."""
+        file, runs = self.folder / "list.yaml", self.folder / "runs"
+        file.write_text(text)
+        done = in_process("sweep", str(file), *self.settings, *self.arguments, f"--dir={runs}")
+        assert done.returncode == 0, done.stderr
+        return runs
+
     def copy(self) -> ScriptedRun:
         """The run as it is now, in a directory of its own."""
         copy = replace(self, name=f"{Path(mkdtemp(dir=self.folder)).name}/run")

@@ -34,21 +34,6 @@ def queue(folder: Path, *lines: str) -> list[JobStatus]:
     return job_status(folder)
 
 
-def test_they_wait_or_run_on_a_node(runs: Path) -> None:
-    first, second = queue(
-        runs, "7_1|RUNNING|gpu07|0|None|", "7_2|PENDING||0|Priority|", "8|RUNNING|gpu08|0||"
-    )
-    assert (first.job, first.state, first.nodes, first.restarts) == ("7_1", "running", "gpu07", 0)
-    assert (second.job, second.state, second.nodes, second.reason) == ("7_2", "pending", "", "Priority")
-    assert (first.runs, first.log) == ([str(runs / "one")], f"{runs}/jobs/7_1.log")
-    assert first.in_queue
-    assert second.in_queue
-
-
-def test_one_that_is_not_in_the_queue_has_ended(runs: Path) -> None:
-    assert [(job.state, job.in_queue) for job in queue(runs)] == [("ended", False)] * 2
-
-
 def test_without_an_answer_of_slurm_nothing_is_known(runs: Path) -> None:
     stand_in(runs.parent, "squeue", refuses="Unable to contact slurm controller")
     for job in job_status(runs):

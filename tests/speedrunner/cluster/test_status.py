@@ -10,35 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.status import RunStatus, run_status
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.rundir import RunDirectory
-from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
+from tests.scripted_runs import CORRIDOR, LEARN, Runs, in_process, script, walker
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def played(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> Path:
+def played(shared_corridor: Runs) -> Path:
     """A sweep of two runs, of which the second waits for the first."""
-    folder = tmp_path_factory.mktemp("status")
-    (folder / "runs.yaml").write_text(
+    run = shared_corridor(script(walker, LEARN))
+    return run.sweep(
         "- {method: speedrunner}\n- {method: speedrunner, run.rollouts: 0, run.start_from: {}}\n"
     )
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        given = [
-            each
-            for each in ScriptedRun(folder, roomy(tiny_model_config), engine).arguments
-            if "run.dir" not in each
-        ]
-        done = in_process("sweep", str(folder / "runs.yaml"), *SCHEDULE, *given, f"--dir={folder / 'runs'}")
-    assert done.returncode == 0, done.stderr
-    return folder / "runs"
 
 
 def status(folder: Path, trust: str = CORRIDOR) -> list[RunStatus]:

@@ -10,15 +10,12 @@ from typing import get_args
 import pandas
 import pytest
 
-from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.results import TableName, load, load_all
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
-from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
+from tests.scripted_runs import LEARN, Runs, ScriptedRun, script, walker
 
 TABLES: tuple[TableName, ...] = get_args(TableName)
 
@@ -97,17 +94,9 @@ def test_the_documentation_names_every_column(empty: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> Path:
+def folder(shared_corridor: Runs) -> Path:
     """Two methods' runs, one of which learns."""
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "list.yaml").write_text("- method=speedrunner\n- method=react run.seed=1\n")
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        given = ScriptedRun(folder, roomy(tiny_model_config), engine).arguments
-        done = in_process("sweep", str(folder / "list.yaml"), *SCHEDULE, *given, f"--dir={folder / 'runs'}")
-    assert done.returncode == 0, done.stderr
-    return folder / "runs"
+    return shared_corridor(script(walker, LEARN)).sweep("- method=speedrunner\n- method=react run.seed=1\n")
 
 
 @pytest.mark.process

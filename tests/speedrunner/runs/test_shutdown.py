@@ -26,6 +26,17 @@ class Job:
         self.begun = asyncio.Event()
         self.log: list[str] = []
 
+    async def start(self, unit: bool = True) -> asyncio.Task[str]:
+        """Begin to work."""
+        running = asyncio.create_task(self.shutdown.run(self.work(unit)))
+        await self.begun.wait()
+        return running
+
+    async def told(self) -> None:
+        """Wait for the first line, as a signal is on its way."""
+        while not self.said:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
     async def work(self, unit: bool = True) -> str:
         try:
             if unit:
@@ -59,11 +70,9 @@ async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
     number: signal.Signals,
 ) -> None:
     job = Job()
-    running = asyncio.create_task(job.shutdown.run(job.work()))
-    await job.begun.wait()
+    running = await job.start()
     await send(number)
-    while not job.shutdown.requested:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await job.told()
     assert not running.done()
     job.release.set()
     with pytest.raises(Interrupted, match=f"stopped by {number.name}") as interrupted:
@@ -76,8 +85,7 @@ async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
 
 async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
     job = Job(patience_s=0.05)
-    running = asyncio.create_task(job.shutdown.run(job.work()))
-    await job.begun.wait()
+    running = await job.start()
     await send(signal.SIGTERM)
     with pytest.raises(Interrupted):
         await running
@@ -110,8 +118,7 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
     running = asyncio.create_task(job.shutdown.run(work()))
     await job.begun.wait()
     await send(signal.SIGINT)
-    while not job.said:  # noqa: ASYNC110 - the signal is on its way
-        await asyncio.sleep(0)
+    await job.told()
     job.release.set()
     with pytest.raises(ValueError if failure else Interrupted, match=str(failure or "stopped by SIGINT")):
         await running
@@ -123,8 +130,7 @@ async def test_between_units_and_before_the_first_the_work_is_cancelled_at_once(
     number: signal.Signals, clock: Clock
 ) -> None:
     job = Job(time_s=60.0)
-    running = asyncio.create_task(job.shutdown.run(job.work(unit=False)))
-    await job.begun.wait()
+    running = await job.start(unit=False)
     await send(number)
     with pytest.raises(Interrupted, match=f"stopped by {number.name}"):
         await running
@@ -134,11 +140,9 @@ async def test_between_units_and_before_the_first_the_work_is_cancelled_at_once(
 
 async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then(clock: Clock) -> None:
     job = Job(patience_s=0.0, time_s=60.0)
-    running = asyncio.create_task(job.shutdown.run(job.work()))
-    await job.begun.wait()
+    running = await job.start()
     await send(signal.SIGUSR1)
-    while not job.said:  # noqa: ASYNC110 - the signal is on its way
-        await asyncio.sleep(0)
+    await job.told()
     assert job.said == [
         "SIGUSR1: 1 in flight, waiting up to 60 s for them; send the signal again to stop now"
     ]
@@ -173,8 +177,7 @@ async def test_a_warning_before_the_first_unit_announces_the_end_only_late_in_a_
     passed_s: float, expected: type[Exception], clock: Clock
 ) -> None:
     job = Job(time_s=60.0)
-    running = asyncio.create_task(job.shutdown.run(job.work(unit=False)))
-    await job.begun.wait()
+    running = await job.start(unit=False)
     clock.advance(passed_s)
     await send(signal.SIGUSR1)
     with pytest.raises(expected) as raised:

@@ -211,30 +211,6 @@ async def test_a_curriculum_that_names_nothing_leaves_the_task_as_the_objective_
     assert played.termination is Termination.SUCCESS
 
 
-async def test_episodes_of_one_batch_get_names_of_their_own(corridor: Runs) -> None:
-    """Each of two rollouts writes `leave_start`, one with another body, and `go_on`, which calls it."""
-
-    def programs(request: Request) -> Answer:
-        if "Your task: leave the start" in request.task:
-            return call("run_program", source=STEP)
-        if "Your task: go on" in request.task:
-            return call("run_program", source=ON)
-        return call("run_program", source=HELPED)
-
-    def twice(request: Request) -> Answer:
-        answer = programs(request)
-        if flag(request) == 4 and answer == call("run_program", source=STEP):
-            return call("run_program", source=STEP.replace("walk(1)", "walk(steps=1)"))
-        return answer
-
-    run = corridor(roles(twice), RACETRACK)
-    await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=2", "run.test_episodes=0")
-    policy = run.data.policies.load(1)
-    assert [each.name for each in policy.skills] == ["leave_start", "go_on", "leave_start_2", "go_on_2"]
-    last = policy.module.partition("def go_on_2")[2]
-    assert "leave_start_2()" in last
-
-
 @pytest.mark.parametrize("overflow", ["skip", "discard"])
 async def test_what_does_not_fit_ends_the_rollout(corridor: Runs, overflow: str) -> None:
     wordy = " ".join(map(str, range(600)))
