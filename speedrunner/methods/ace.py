@@ -14,7 +14,6 @@ from speedrunner.methods import (
     ActorSpec,
     History,
     Library,
-    Message,
     Method,
     Policy,
     Sees,
@@ -180,4 +179,4 @@ class ACE(Method):
     async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: Any) -> None:
         system = prose_system(f"ace/{role}_system", tools.env, tools.limits)
         user = render(__package__, f"ace/{role}_user", **inputs)
-        await tools.ask(role, [Message("system", system), Message("user", user)], tool)
+        await tools.ask(role, system, user, tool)

@@ -22,7 +22,6 @@ from speedrunner.methods import (
     History,
     InvalidSkill,
     Library,
-    Message,
     Method,
     Overflow,
     Policy,
@@ -210,10 +209,6 @@ class ASI(Method):
             proposed = source
             return "The functions were submitted."
 
-        await tools.ask("inducer", self._messages(library, played, tools), propose_functions)
-        return proposed
-
-    def _messages(self, library: Library, played: Trajectory, tools: SleepTools) -> list[Message]:
         system = render(
             __package__,
             "asi/system",
@@ -236,7 +231,8 @@ class ASI(Method):
             opening=opening(plain),
             turns=["\n".join(lines) for lines in turns(plain)],
         )
-        return [Message("system", system), Message("user", user)]
+        await tools.ask("inducer", system, user, propose_functions)
+        return proposed
 
 
 class ASIReplay(ASI):

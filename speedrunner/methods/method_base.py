@@ -212,11 +212,13 @@ class SleepTools:
         queued_s = sum(turn.queued_s for agent in self.agents for turn in agent.turns)
         return time.monotonic() + self.wall_s + queued_s - self._journal.seconds
 
-    async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
-        """Let a role answer once, with a call of its one tool. The sleep's error records a missing answer.
+    async def ask(self, role: str, system: str, user: str, tool: Tool) -> None:
+        """Let a role answer these two messages once, with a call of its one tool. The sleep's error records a
+        missing answer.
 
         Raises `ServingError`: the engine failed.
         """
+        messages = [Message("system", system), Message("user", user)]
         if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Termination.CALL_LIMIT:
             self.fell_short(f"the {role} made no valid call of {tool.__name__}")
 

@@ -12,7 +12,6 @@ from speedrunner.methods import (
     ActorSpec,
     History,
     Library,
-    Message,
     Method,
     Policy,
     Sees,
@@ -20,7 +19,6 @@ from speedrunner.methods import (
     Task,
     TextEnv,
     ToolError,
-    Trajectory,
     newest_batch,
     prose_system,
     render,
@@ -66,12 +64,9 @@ class OPO(Method):
             notes = text.strip()
             return "The notes are stored."
 
-        await tools.ask("optimizer", self._messages(policy, batch, tools), write_notes)
-        return msgspec.structs.replace(policy, notes=notes)
-
-    def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
         role = tools.model.model_config.role("optimizer")
         system = prose_system("opo/system", tools.env, tools.limits, string_tokens=role.string_tokens)
         texts = [trajectory_text(episode) for episode in batch]
         user = render(__package__, "opo/user", notes=policy.notes, texts=texts)
-        return [Message("system", system), Message("user", user)]
+        await tools.ask("optimizer", system, user, write_notes)
+        return msgspec.structs.replace(policy, notes=notes)
