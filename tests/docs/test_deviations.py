@@ -161,7 +161,7 @@ def test_section_3() -> None:
     assert {(options["interpreter"], options["visibility"]) for options in ours} == {("on", "split")}
 
 
-def test_section_4_1() -> None:
+def test_section_4() -> None:
     listed = [f"- {primitive.name}{primitive.signature}: " for primitive in BABYAI.primitives]
     assert all(line in prompt("babyai/inducer") for line in listed)
     assert method_options("react") == {"train": False}
@@ -171,9 +171,6 @@ def test_section_4_1() -> None:
     assert method_options("asi")["successful"] == "better_half"
     assert {config.env.name for config in experiments() if config.method.name == "voyager"} == {"crafter"}
     assert [env.name for env in (BABYAI, SCIENCEWORLD, CRAFTER) if env.goals] == ["crafter"]
-
-
-def test_section_4_2() -> None:
     families = {config.env.options.get("family") for config in runs("main") if config.env.name != "crafter"}
     assert families - {None} == {3, 4}
     assert len(scienceworld_tasks.FAMILIES) == 10
@@ -181,9 +178,6 @@ def test_section_4_2() -> None:
     assert in_paper("env=babyai").env.options["num_dists"] == 0
     assert (len(CRAFTER.goals), CRAFTER.limits.actions) == (22, 2000)
     assert [*map(version, ("scienceworld", "crafter", "minigrid"))] == ["1.2.3", "1.8.3", "3.2.0"]
-
-
-def test_section_4_3() -> None:
     assert {config.model.name for config in runs("main")} == {"gpt-5.4-mini"}
     settings = [config.run for config in experiments()]
     assert {(run.rollouts, run.sleep_every) for run in settings} == {(200, 10), (0, 10)}
@@ -213,23 +207,17 @@ def test_section_5() -> None:
     assert len(list_claims()) >= 60
 
 
-def test_section_6_1() -> None:
+def test_section_6() -> None:
     names = ("prompt", "visibility", "interpreter")
     changed = {config.method.options.get(name) for config in runs("ablations") for name in names}
     assert changed >= {"asi_style", "all_public", "off"}
     scores = SimpleNamespace(checkpoints=pandas.DataFrame({"score": [9.0, 0.0, 2.0]}))
     assert RunResult.values(scores, 4, "instability").tolist() == [pytest.approx(2**0.5)]
-
-
-def test_section_6_3() -> None:
     assert {config.method.name for config in runs("zombies")} == {"react", "opo", "voyager", "speedrunner"}
     usual = {run_name(config) for config in runs("zombies") if config.env.options["zombie_frequency"] == 1}
     assert usual
     assert usual <= {run_name(config) for config in runs("main")}
     assert statistics("def a():\n    return 'zombie'\n\n\ndef zombie():\n    return 1").combat == 0.5
-
-
-def test_section_6_4() -> None:
     shift = runs("shift")
     assert {config.run.rollouts for config in shift} == {0, 200}
     assert all(config.run.carry_history for config in shift)
@@ -237,7 +225,7 @@ def test_section_6_4() -> None:
     assert {claim.measure for claim in claims() if claim.claim == "retention-cost"} == {"usd", "usd_cold"}
 
 
-def test_appendix_a_1() -> None:
+def test_appendix_a() -> None:
     gpt, qwen = GPT.roles, QWEN.roles
     assert [role.reasoning_effort for role in (gpt.actor, gpt.inducer)] == ["low", "medium"]
     assert [role.thinking_tokens for role in (qwen.actor, qwen.inducer)] == [256, 2048]
@@ -256,13 +244,7 @@ def test_appendix_a_1() -> None:
     sandbox = in_paper().sandbox
     assert (sandbox.memory_mb, sandbox.call_wall_s, sandbox.call_actions) == (1024, 300.0, 5000)
     assert in_paper().run.sleep_wall_s == 14400
-
-
-def test_appendix_a_2() -> None:
     assert [(step.checkpoint, len(step.tasks)) for step in evaluations()] == [(n, 30) for n in CHECKPOINTS]
-
-
-def test_appendix_a_3() -> None:
     cost = Prices(uncached=2.0, cached=1.0, output=10.0).cost(Usage(3, 1, 7, 3))
     assert cost == pytest.approx((1 * 1 + 2 * 2 + (3 + 4) * 10) / 1e6)
     assert CacheRule().name == "engine"
@@ -281,7 +263,7 @@ def test_appendix_a_3() -> None:
     assert (cache_rule.cache_minimum, cache_rule.cache_step) == (1024, 128)
 
 
-def test_appendix_b_1() -> None:
+def test_appendix_b() -> None:
     for split in (SCIENCEWORLD.splits(family=family) for family in (3, 4)):
         assert (len(split.train), len(split.test)) == (200, 30)
     assert scienceworld_tasks.SPLIT_SEED == 42
@@ -289,9 +271,6 @@ def test_appendix_b_1() -> None:
     simulator = SimpleNamespace(_ask=lambda *given: sent.extend(given))
     scienceworld.Simulator.load(simulator, "boil", 0)  # type: ignore[arg-type]
     assert sent == ["load", "boil", 0, "", False]
-
-
-def test_appendix_b_2() -> None:
     primitives = {primitive.name: primitive.signature.parameters for primitive in SCIENCEWORLD.primitives}
     assert " ".join(primitives) == (
         "go look_around look_at look_in pick_up put_down move pour dunk open close activate "
@@ -302,61 +281,37 @@ def test_appendix_b_2() -> None:
     assert primitives["disambiguate"]["option"].annotation is int
     assert scienceworld.PHRASES["wait"]() == "wait1"
     assert "valid_actions" not in read("envs/scienceworld.py")
-
-
-def test_appendix_b_3() -> None:
     assert scienceworld.HEADING == "Task Description:"
 
 
-def test_appendix_c_1() -> None:
+def test_appendix_c() -> None:
     split = BABYAI.splits()
     assert len(split.train) == 200
     drawn = random.Random(42).sample(range(100_000), 230)
     assert [task.index for task in split.train + split.test] == drawn
     assert (len(babyai.WORLD_SEEDS), len(crafter.WORLD_SEEDS)) == (100_000, 2**31 - 1)
-
-
-def test_appendix_c_2() -> None:
     names = " ".join(primitive.name for primitive in BABYAI.primitives)
     assert names == "turn_left turn_right go_forward pick_up drop toggle"
-
-
-def test_appendix_c_3() -> None:
     assert BABYAI.limits.actions == 128
 
 
-def test_appendix_d_1() -> None:
+def test_appendix_d() -> None:
     seeds = {config.env.options["seed"] for config in runs("main") if config.env.name == "crafter"}
     assert seeds == {0, 1, 2}
-
-
-def test_appendix_d_2() -> None:
     assert " ".join(primitive.name for primitive in CRAFTER.primitives) == (
         "move_north move_south move_east move_west do sleep noop place_stone place_table "
         "place_furnace place_plant make_wood_pickaxe make_stone_pickaxe make_iron_pickaxe "
         "make_wood_sword make_stone_sword make_iron_sword get_current_observation"
     )
     assert not CRAFTER.submits
-
-
-def test_appendix_d_3() -> None:
     assert crafter_text.SIGHT == 4
     assert in_paper("env=crafter").env.options["view"] == "nearest"
     assert CRAFTER.free_observation() is None
     assert crafter_text.DEAD == "You died."
-
-
-def test_appendix_d_4() -> None:
     assert (CRAFTER.limits.llm_calls, CRAFTER.limits.actions) == (2000, 2000)
-
-
-def test_appendix_d_5() -> None:
     assert len(crafter.ACHIEVEMENTS) == 22
     listed = "\n".join(f"{number}. {name}" for number, name in enumerate(crafter.ACHIEVEMENTS, 1))
     assert listed in prompt("crafter/actor")
-
-
-def test_appendix_d_6() -> None:
     assert {config.env.options["zombie_frequency"] for config in runs("zombies")} == {0, 1, 2}
 
 
