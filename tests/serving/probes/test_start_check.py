@@ -21,9 +21,11 @@ from serving.model_configs import load_model_config
 from serving.options import Check
 from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
+from serving.tokens.grammar import one_of
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.probe_engines import Off, Probed
 from tests.scripted_engine import Answer, Request, call, cut, refuse, sample_call, say
+from tests.serving.conftest import Served
 
 
 @dataclass
@@ -156,3 +158,25 @@ def test_hybrid_models_need_a_match_unit_and_on_a_cpu_a_block_size() -> None:
     assert "--block-size 640" in line
     on_gpu = load_model_config("qwen3.5-27b")
     assert advice(on_gpu, HYBRID, hits=False, reported=False) == []
+
+
+CODE = '''def best(board: dict[str, list[int]], depth: int = 3) -> tuple[int, str]:
+    """Say "which" move\tis best; — naïvely."""
+    if not board or depth == 0:
+        return 0, 'none \\\\ "at all"'
+    return max((sum(row), name) for name, row in board.items() if row[0] <= depth != 7)
+
+'''
+
+
+def test_two_kilobytes_of_code_may_be_written(served: Served) -> None:
+    (probe,) = (probe for probe in battery() if probe.kind == "2 kB of code")
+    code = (CODE * 8)[:2048]
+    text = served.rendered("probe_run", {"code": code})
+    ids = [*served.tokenizer.framed(text), served.walks.end]
+    grammar = one_of(*(served.format.call(tool, probe.string_tokens) for tool in probe.tools))
+    matcher = served.walks._matcher(grammar)
+    assert all(map(matcher.accept_token, ids))
+    assert matcher.is_terminated()
+    found = served.format.parse(text, {tool.name: tool for tool in probe.tools})
+    assert found.arguments == {"code": code}

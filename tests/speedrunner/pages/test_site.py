@@ -10,9 +10,10 @@ from urllib.parse import urldefrag, urlsplit
 
 import msgspec
 import pytest
+from markupsafe import Markup
 
 from envs import Outcome
-from speedrunner.pages.html_parts import TURNS
+from speedrunner.pages.html_parts import TURNS, show_cell
 from speedrunner.pages.site import HTML, Site, linked_pages, write_pages
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Policy, Termination
@@ -291,3 +292,18 @@ class TestFiles:
         assert len(problems) == 2
         assert [path for path in tmp_path.rglob("*") if "stray" in path.name] == []
         assert 'href="javascript' not in (out / "runs/run/episodes.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("cell", "column", "text"),
+    [
+        (None, "", "–"),
+        (0.000212345, "cost_usd", "$0.0002123"),
+        (12345.6, "tokens", "12,346"),
+        (0.5, "score", "0.5"),
+        (1234, "episodes", "1,234"),
+        (Markup("<b>"), "", "<b>"),
+    ],
+)
+def test_a_cell_has_four_digits(cell: object, column: str, text: str) -> None:
+    assert show_cell(cell, column) == text

@@ -3,6 +3,7 @@
 import json
 
 from speedrunner.plain.console import align_columns, json_text, shorten, visible
+from speedrunner.plain.findings import Finding
 from tests.golden_tables import Golden, table
 
 
@@ -43,3 +44,12 @@ def test_columns_are_aligned(golden: Golden) -> None:
         "notes": align_columns(NOTED, notes=NOTES),
     }
     golden("aligned_columns.txt", table({name: "\n".join(lines) for name, lines in tables.items()}))
+
+
+def test_the_first_details_are_shown_and_the_others_counted() -> None:
+    found = Finding("files", "failed", "2 files\nof episodes", details=["a: is missing"], found=3)
+    assert found.lines() == [
+        "FAILED       files: 2 files of episodes",
+        "             a: is missing",
+        "             and 2 more",
+    ]
