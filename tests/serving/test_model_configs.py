@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from serving import weights
 from serving.errors import InvalidModelConfig, ServerFailed
@@ -16,7 +18,37 @@ from serving.model_configs import CHECKOUT, adapt, load_model_config
 from serving.usage import Prices
 from serving.weights import model_path, prepare
 from tests.golden_tables import Golden, refusals
-from tests.serving.model_config_samples import COMMIT, HOSTED, write
+
+GOOD: dict[str, Any] = {
+    "name": "m",
+    "tried": "Nothing.",
+    "path": "weights",
+    "context": 4096,
+    "tool_format": "qwen3_json",
+    "roles": {"actor": {"string_tokens": 10}, "inducer": {"string_tokens": 20, "max_calls": 3}},
+    "prices": {"uncached": 1, "cached": 0.1, "output": 2},
+}
+
+COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
+HOSTED = {"path": None, "tool_format": None, "base_url": "https://h/v1", "api": "chat"}
+
+
+def write(folder: Path, **changes: Any) -> str:
+    """A model config like GOOD; a key like `roles__actor` changes a nested value, `None` removes one."""
+    content = copy.deepcopy(GOOD)
+    for place, value in changes.items():
+        *parents, last = place.split("__")
+        part = content
+        for parent in parents:
+            part = part.setdefault(parent, {})
+        if value is None:
+            del part[last]
+        else:
+            part[last] = value
+    file = folder / "model.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return str(file)
+
 
 MISTAKES: list[dict[str, Any]] = [
     *({**HOSTED, "tried": None}, {"tried": ""}, {"contxt": 1}, {"roles__actor__temprature": 1.0}),

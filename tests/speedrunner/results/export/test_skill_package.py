@@ -14,19 +14,17 @@ from speedrunner.results.export.skill_package import write_package
 from speedrunner.store.run_data import load
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.results.small_runs import SmallRun
-
-RECORDED = Path(__file__).parents[3] / "data/format_2"
-"""A run of the bundled model, which learnt two public skills."""
+from tests.speedrunner.store.test_stored_format import STORED
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packages")
     out = folder / "babyai-skills"
-    words = ("export", str(RECORDED), "--to", "skills", "--out", str(out))
+    words = ("export", str(STORED), "--to", "skills", "--out", str(out))
     done = in_process(*words)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"2 public skills of {RECORDED}:1 written to {out}\n"
+    assert done.stdout == f"2 public skills of {STORED}:1 written to {out}\n"
     return out
 
 
@@ -35,7 +33,7 @@ def test_the_format_s_own_validator_accepts_it(package: Path) -> None:
     found = read_properties(package)
     assert found.name == "babyai-skills"
     assert "go_to_thing, pick_up_thing" in found.description
-    assert found.metadata["run-sha256"] == load(RECORDED).digest
+    assert found.metadata["run-sha256"] == load(STORED).digest
     assert found.license == "Written by the model tiny, under the terms of this model"
 
 
@@ -74,11 +72,11 @@ def test_hostile_texts_stay_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", ["Skills", "my_skills", "a--b", "-a", "a" * 65, "täst"])
 def test_a_folder_whose_name_is_no_name_of_a_skill_is_refused(tmp_path: Path, name: str) -> None:
-    words = ("export", str(RECORDED), "--to", "skills", "--out", str(tmp_path / name))
+    words = ("export", str(STORED), "--to", "skills", "--out", str(tmp_path / name))
     assert "the folder's name becomes the name of the skill" in complaint(in_process(*words))
     assert not (tmp_path / name).exists()
 
 
 def test_a_library_without_skills_is_refused(tmp_path: Path) -> None:
-    words = ("export", f"{RECORDED}:0", "--to", "skills", "--out", str(tmp_path / "skills"))
-    assert complaint(in_process(*words)) == f"{RECORDED}: policy v0000 has no skills to export"
+    words = ("export", f"{STORED}:0", "--to", "skills", "--out", str(tmp_path / "skills"))
+    assert complaint(in_process(*words)) == f"{STORED}: policy v0000 has no skills to export"
