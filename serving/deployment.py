@@ -22,7 +22,6 @@ from serving.engine.metrics import patience_for, read_counters, read_metrics, wa
 from serving.engine.server import VllmServer
 from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import require_gpus
-from serving.hub import find_folder, require_hub
 from serving.meter import LedgerRow, Meter, Reconciliation, Spending, reconcile
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -32,7 +31,7 @@ from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices
-from serving.weights import prepare
+from serving.weights import find_folder, prepare, require_hub
 
 Say = Callable[[str], None]
 

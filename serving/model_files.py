@@ -14,7 +14,6 @@ import yaml
 
 from serving.engine.gpus import read_gpus
 from serving.errors import InvalidCall, InvalidModelConfig
-from serving.hub import CONFIG, WEIGHTS, fetch_texts, missing_files, read_json
 from serving.model_config import ModelConfig, Role
 from serving.sizing import read_config
 from serving.tokens.formats import FORMATS
@@ -22,6 +21,7 @@ from serving.tokens.grammar import dumps
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
+from serving.weights import CONFIG, WEIGHTS, fetch_texts, missing_files, read_json
 from speedrunner.plain.plain_records import WrongData, record
 
 SAMPLING = ("temperature", "top_p", "top_k")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from serving import hub
+from serving import weights
 from serving.engine.capacity import Capacity, capacity_of, graph_sizes, shape_of, step_tokens
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.gpus import Gpu
@@ -176,13 +176,13 @@ def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
     If it is not on this machine, the same sizes come from models/shapes/shapes.yaml or from the hub.
     """
     if model_config.id is None:
-        place: Path | None = Path(model_path(model_config)) / hub.CONFIG
+        place: Path | None = Path(model_path(model_config)) / weights.CONFIG
     else:
-        place = hub.config_file(model_config.id, model_config.revision, fetch=model_config.shape is None)
+        place = weights.config_file(model_config.id, model_config.revision, fetch=model_config.shape is None)
     if place is None or not place.exists():
         known = yaml.safe_load(SHAPES.read_text("utf-8"))
         return known.get(model_config.shape) if model_config.shape else None
-    return hub.read_json(place) or None
+    return weights.read_json(place) or None
 
 
 def _step_tokens(model_config: ModelConfig, gpus: Sequence[Gpu]) -> int:

@@ -1,14 +1,20 @@
-"""The location of a model's weights, and the recipes that create weights on this machine."""
+"""A model's files: their location, the recipes that create them on this machine, and the Hugging Face hub.
+
+Files of the hub are downloaded once, then found without a network.
+"""
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from serving.errors import InvalidModelConfig, ServerFailed
+from serving.errors import InvalidModelConfig, ServerFailed, ServingError
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, MODELS
 
@@ -65,3 +71,185 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
             " `path`"
         )
     return path
+
+
+HUB_S = 4.0
+"""Longest wait for an answer of the hub, in seconds."""
+
+TEXTS = ("*.json", "*.jinja", "*.txt", "*.model")
+"""Configuration, chat template and tokenizer."""
+
+WEIGHTS = "*.safetensors"
+
+VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
+"""A tokenizer needs one of these; otherwise `transformers` may create an empty tokenizer."""
+
+BELOW = "*/*"
+"""Subfolders of a repository: they have the same weights for other programs."""
+
+CONFIG = "config.json"
+
+INDEX = "model.safetensors.index.json"
+
+
+class FilesMissing(ServingError):
+    """A model's files, or some of them, are not on this machine, and cannot be fetched."""
+
+
+def complete_folder(model: str, revision: str | None) -> Path:
+    """Return the folder with all files that serving a model needs. Sends nothing.
+
+    Raises `FilesMissing`: it does not exist, or is incomplete.
+    """
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
+
+    patterns, lost = [*TEXTS, WEIGHTS], "some of its files"
+    try:
+        there = snapshot_download(
+            model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW, local_files_only=True
+        )
+        folder, lost = Path(there), ""
+    except IncompleteSnapshotError as error:
+        folder = Path(error.snapshot_path)
+    except LocalEntryNotFoundError:
+        at = f" at commit {revision}" if revision else ""
+        raise FilesMissing(f"{model}{at} is not in {constants.HF_HUB_CACHE}") from None
+    if lost := ", ".join(missing_files(folder)) or lost:
+        raise FilesMissing(f"{folder} lacks {lost}")
+    return folder
+
+
+def find_folder(model: str, revision: str | None) -> Path | None:
+    """Return the same folder, or `None` if it is missing or incomplete."""
+    with suppress(FilesMissing):
+        return complete_folder(model, revision)
+    return None
+
+
+def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path | None:
+    """Return a model's `config.json`; `None` if it is not available.
+
+    Args:
+        fetch: ask the hub if it is not on this machine.
+    """
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    here = try_to_load_from_cache(model, CONFIG, revision=revision)
+    if isinstance(here, str):
+        return Path(here)
+    if not fetch:
+        return None
+    try:
+        require_hub(model, revision)
+        return Path(hf_hub_download(model, CONFIG, revision=revision))
+    except (InvalidModelConfig, OSError):  # the hub's refusals are OSErrors
+        return None
+
+
+def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
+    """Download all files that serving a model needs, except those on this machine.
+
+    Args:
+        say: called with a line that names the model and the target folder.
+
+    Returns:
+        The model's folder.
+
+    Raises:
+        FilesMissing: the hub does not provide it, or the disk has no room for it.
+        InvalidModelConfig: the hub cannot be reached.
+    """
+    from huggingface_hub import constants
+
+    if (folder := find_folder(model, revision)) is not None:
+        return folder
+    say(f"fetching {model} into {constants.HF_HUB_CACHE}")
+    folder = _download(model, revision, [*TEXTS, WEIGHTS])
+    if missing := list(missing_files(folder)):
+        raise FilesMissing(f"{model} is no model that can be served: it lacks {', '.join(missing)}")
+    return folder
+
+
+def fetch_texts(model: str) -> tuple[str, Path]:
+    """Download the newest configuration, chat template and tokenizer of a model.
+
+    Returns:
+        The commit, and the folder of these files.
+
+    Raises:
+        As `fetch`.
+    """
+    folder = _download(model, None, [*TEXTS])
+    return folder.name, folder  # the hub's cache has a folder for each commit
+
+
+def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
+    """Download the files of a model's repository that match a pattern. Raises as `fetch`."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    require_hub(model, revision)
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    try:
+        return Path(
+            snapshot_download(model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW)
+        )
+    except OSError as error:  # includes the hub's refusals, such as of a gated model
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FilesMissing(f"{model} cannot be fetched: {reason}") from None
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one if there is none."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def missing_files(folder: Path) -> Iterator[str]:
+    """Return the names of files that a model's folder lacks and that serving needs."""
+    wanted = [CONFIG, "tokenizer_config.json"]
+    index = folder / INDEX
+    if index.is_file():
+        wanted += sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+    yield from (name for name in wanted if not (folder / name).is_file())
+    if not any((folder / name).is_file() for name in VOCABULARIES):
+        yield " or ".join(VOCABULARIES)
+    if not index.is_file() and not any(folder.glob(WEIGHTS)):
+        yield WEIGHTS
+
+
+def size_bytes(folder: Path) -> int:
+    """Return the bytes of all files in a model's folder and the folders below it."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def require_hub(model: str, revision: str | None) -> None:
+    """Report at once that the hub cannot be reached; its own client retries for a minute.
+
+    Raises `InvalidModelConfig`, also if the environment forbids contact with the hub.
+    """
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    from huggingface_hub import constants
+
+    what = "HF_HUB_OFFLINE forbids asking the hub"
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_S):
+                return
+        except HTTPError:
+            return  # it answers
+        except (OSError, HTTPException) as error:
+            what = f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
+    at = f" --revision {revision}" if revision else ""
+    raise InvalidModelConfig(
+        f"{model} is not in this machine's cache, and {what}; where there is a network,"
+        f" `hf download {model}{at}` fetches it; HF_HOME names the cache's folder"
+    )

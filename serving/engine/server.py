@@ -31,9 +31,9 @@ from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, device_settings
 from serving.engine.step_log import LOG_VARIABLE, STEPS_VARIABLE
 from serving.errors import ServerFailed
-from serving.hub import find_folder
 from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
+from serving.weights import find_folder
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 WORKER = "serving.engine.worker.Worker"

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from serving.errors import InvalidModelConfig
-from serving.hub import require_hub
 from serving.tokens.chat_template import ChatTemplate
 from serving.tokens.tools import ToolSpec
+from serving.weights import require_hub
 
 
 class ChatTokenizer:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from envs import EnvironmentFault
-from serving import hub
+from serving import weights
 from serving.engine.endpoint import attach
 from serving.engine.gpus import GpuReport, read_gpus
 from serving.errors import InvalidModelConfig, ServerFailed
@@ -86,16 +86,16 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
     fetch = f"run this on a machine with a network and the same HF_HOME: {prepare}"
     place, notes = model_path(model_config), ["the tokenizer loads"]
     try:
-        folder = hub.complete_folder(place, model_config.revision) if model_config.id else Path(place)
+        folder = weights.complete_folder(place, model_config.revision) if model_config.id else Path(place)
         if not folder.is_dir():
             if model_config.recipe:
                 return warning(name, f"{folder} is created at the first start", prepare)
             text = f"the folder {folder} does not exist"
             return failure(name, text, "correct `path` in the model configuration")
         check_files(model_config, place, notes.append, starts=True)
-    except (hub.FilesMissing, InvalidModelConfig) as error:
+    except (weights.FilesMissing, InvalidModelConfig) as error:
         return failure(name, str(error), fetch if model_config.id else "correct the folder or its config")
-    return ok(name, "; ".join((f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}", *notes)))
+    return ok(name, "; ".join((f"{weights.size_bytes(folder) / 1e9:.3g} GB in {folder}", *notes)))
 
 
 def gpus(needs: Needs) -> Iterator[Finding]:

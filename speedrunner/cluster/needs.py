@@ -13,7 +13,7 @@ from typing import TypeVar
 import envs
 from envs import EnvironmentFault
 from envs.env_registry import REGISTRY
-from serving import hub, weights
+from serving import weights
 from serving.errors import ServingError
 from serving.model_config import ModelConfig
 from serving.options import ServiceOptions
@@ -192,7 +192,7 @@ def _model(model_config: ModelConfig, status: Status) -> str:
             f"nothing to download: it is hosted at {model_config.base_url}, which nodes must be able to reach"
         )
     place = weights.prepare(model_config, status)
-    folder = hub.fetch(place, model_config.revision, status) if model_config.id else Path(place)
+    folder = weights.fetch(place, model_config.revision, status) if model_config.id else Path(place)
     if model_config.api == "completions":
         ChatTokenizer(place, model_config.revision)
-    return f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}"
+    return f"{weights.size_bytes(folder) / 1e9:.3g} GB in {folder}"

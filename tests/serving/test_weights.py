@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from serving import hub
+from serving import weights
 from serving.engine.server import VllmServer
-from serving.hub import FilesMissing
+from serving.weights import FilesMissing
 from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, ServeHub, hub_model_config
 
 INDEX = b'{"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}'
 SHARDS = {
-    hub.INDEX: INDEX,
+    weights.INDEX: INDEX,
     "model-00001.safetensors": b"one",
     "model-00002.safetensors": b"two",
 }
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("empty_hub_cache")
 
 
 def fetched() -> Path:
-    return hub.fetch(MODEL, COMMIT, lambda line: None)
+    return weights.fetch(MODEL, COMMIT, lambda line: None)
 
 
 def test_what_serving_takes_is_fetched_and_nothing_else(serve_hub: ServeHub) -> None:
@@ -35,10 +35,10 @@ def test_what_serving_takes_is_fetched_and_nothing_else(serve_hub: ServeHub) -> 
     }
     server = serve_hub({**TEXTS, **WEIGHTS, **others})
     said: list[str] = []
-    folder = hub.fetch(MODEL, COMMIT, said.append)
+    folder = weights.fetch(MODEL, COMMIT, said.append)
     assert sorted(server.fetched) == sorted({**TEXTS, **WEIGHTS})
     assert (folder / "model.safetensors").read_bytes() == WEIGHTS["model.safetensors"]
-    assert hub.size_bytes(folder) == sum(map(len, {**TEXTS, **WEIGHTS}.values()))
+    assert weights.size_bytes(folder) == sum(map(len, {**TEXTS, **WEIGHTS}.values()))
     assert said == [f"fetching {MODEL} into {constants.HF_HUB_CACHE}"]
 
 
@@ -49,8 +49,8 @@ def test_what_is_lost_is_named_and_fetched_again(serve_hub: ServeHub) -> None:
         (folder / name).resolve().unlink()
         (folder / name).unlink()
     with pytest.raises(FilesMissing, match=r"lacks tokenizer_config\.json, model-00002\.safetensors$"):
-        hub.complete_folder(MODEL, COMMIT)
-    assert hub.find_folder(MODEL, COMMIT) is None
+        weights.complete_folder(MODEL, COMMIT)
+    assert weights.find_folder(MODEL, COMMIT) is None
     server.fetched.clear()
     assert fetched() == folder
     assert sorted(server.fetched) == ["model-00002.safetensors", "tokenizer_config.json"]
@@ -79,7 +79,7 @@ def test_what_the_hub_does_not_give_is_one_line(
 ) -> None:
     serve_hub(**{"files": {**TEXTS, **WEIGHTS}, **options})
     with pytest.raises(FilesMissing) as caught:
-        hub.fetch(model, commit, lambda line: None)
+        weights.fetch(model, commit, lambda line: None)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -90,7 +90,7 @@ def test_the_config_file_is_fetched_alone_if_the_hub_gives_it(
 ) -> None:
     server = serve_hub(TEXTS, refusal=refusal)
     for _ in range(2):
-        file = hub.config_file(MODEL, COMMIT)
+        file = weights.config_file(MODEL, COMMIT)
         assert (file is not None) == is_there
         assert file is None or file.read_bytes() == TEXTS["config.json"]
     assert server.fetched == ["config.json"] * is_there
