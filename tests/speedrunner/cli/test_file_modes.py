@@ -19,6 +19,7 @@ RECORDED = CHECKOUT / "tests/data/format_2"
 
 SHARED = {
     "view": "view RUN --static OUT",
+    "report": "report RUN --out OUT",
     "export": "export RUN --to dataset --out OUT",
     "export, skills": "export RECORDED --to skills --out OUT",
     "init": "init env treasure OUT",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
-from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pairing import (
     CannotCompare,
     Compared,
@@ -28,14 +26,12 @@ from speedrunner.results.pairing import (
     note_limits,
     pair_runs,
 )
-from speedrunner.results.pricing import PriceBook, price_book
+from speedrunner.results.pricing import PriceBook
 from speedrunner.results.run_result import RunResult, frame_run
-from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, refusals
-from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.results.small_runs import TURN, SmallRun
 from tests.speedrunner.results.summaries import summary
@@ -204,17 +200,3 @@ def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_pa
     assert [each.difference for each in found] == [1.0, -0.25, 0.0]
     assert found[0].episodes == ([("one", "test/0000/0001")], [("other", "test/0000/0001")])
     assert found[0].outputs == (TURN.completion, TURN.completion)
-
-
-def test_means_are_those_of_the_table_of_checkpoints(learnt: ScriptedRun, tmp_path: Path) -> None:
-    costs = run_costs(learnt.data, price_book(learnt.data))
-    table = frame_checkpoints(learnt.data, costs).to_dict("index")
-    other = load(shutil.copytree(learnt.dir, tmp_path / "other"))
-    found = compare([frame_run(learnt.data, costs), frame_run(other, run_costs(other, price_book(other)))])
-    assert found.notes == caveats([learnt.data])
-    assert {row.rollouts for row in found.rows} == {*table}
-    for row in found.rows:
-        name = {"usd": "actor_usd"}.get(row.metric, row.metric)
-        assert row.mean.mean == pytest.approx(table[row.rollouts][name])
-        if row.run == other.path:
-            assert row.difference == Estimate(0, 0, 0, 2)

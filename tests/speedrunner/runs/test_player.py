@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ import pytest
 from rich.console import Console
 
 from serving.errors import EngineDead, ServerDied, ServerFailed
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.grid import Grid
 from speedrunner.runs import player
 from speedrunner.runs.open_run import OpenRun
@@ -29,17 +26,16 @@ from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse
+from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import (
     LEARN,
     PLANNED,
-    SCHEDULE,
     TO_FLAG,
+    Runs,
     ScriptedRun,
     check_finished,
     complaint,
     in_process,
-    roomy,
     script,
     walker,
 )
@@ -50,10 +46,9 @@ pytestmark = pytest.mark.process
 class Sweep:
     """A list of runs on one scripted engine."""
 
-    def __init__(self, folder: Path, model_config: ModelConfig, server: ScriptedEngine) -> None:
-        self.folder = folder
-        self.server = server
-        self.shared = [*SCHEDULE, *ScriptedRun(folder, model_config, server).arguments]
+    def __init__(self, run: ScriptedRun) -> None:
+        self.folder = run.folder
+        self.shared = [*run.settings, *run.arguments]
         self.printed = ""
 
     def file(self, *runs: str) -> Path:
@@ -78,29 +73,10 @@ class Sweep:
 
 
 @pytest.fixture(scope="module")
-def both(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> Iterator[tuple[Sweep, PlayResult]]:
+def both(shared_corridor: Runs) -> tuple[Sweep, PlayResult]:
     """Two runs that were played side by side to their ends."""
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        both = Sweep(tmp_path_factory.mktemp("both"), roomy(tiny_model_config), engine)
-        yield both, asyncio.run(both.play("method=speedrunner", "method=react method.train=true run.seed=1"))
-
-
-@pytest.fixture
-def sweep_of(
-    tmp_path: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> Callable[..., Sweep]:
-    engines: list[ScriptedEngine] = []
-
-    def make(policy: Callable[[Request], Answer]) -> Sweep:
-        engine = ScriptedEngine(tiny_tokenizer, policy)
-        engines.append(engine.__enter__())
-        return Sweep(tmp_path, roomy(tiny_model_config), engine)
-
-    yield make
-    for engine in engines:
-        engine.__exit__(None, None, None)
+    both = Sweep(shared_corridor(script(walker, LEARN)))
+    return both, asyncio.run(both.play("method=speedrunner", "method=react method.train=true run.seed=1"))
 
 
 def test_each_run_is_whole_and_has_its_own_ledger_and_the_accounts_hold_over_all(
@@ -131,7 +107,7 @@ def test_the_runs_are_played_side_by_side(both: tuple[Sweep, PlayResult]) -> Non
 
 
 async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
+    corridor: Runs, tmp_path: Path
 ) -> None:
     broken = True
 
@@ -140,7 +116,7 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
             return refuse(404, "no")
         return script(walker, LEARN)(request)
 
-    both = sweep_of(policy)
+    both = Sweep(corridor(policy))
     result = await both.play("method=speedrunner", "method=react")
     assert (
         load(tmp_path / "0").reconciliations == load(tmp_path / "1").reconciliations == result.reconciliations
@@ -155,7 +131,7 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
     check_finished(tmp_path / "0", PLANNED, sleeps=2)
 
 
-async def test_a_drain_ends_all_of_them_in_good_order(sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
+async def test_a_drain_ends_all_of_them_in_good_order(corridor: Runs, tmp_path: Path) -> None:
     shutdown = Shutdown(lambda line: None, 60.0)
     seen = 0
 
@@ -167,7 +143,7 @@ async def test_a_drain_ends_all_of_them_in_good_order(sweep_of: Callable[..., Sw
         return script(walker, LEARN)(request)
 
     loop = asyncio.get_running_loop()
-    both = sweep_of(policy)
+    both = Sweep(corridor(policy))
     with pytest.raises(Interrupted):
         await both.play("method=speedrunner", "method=react", shutdown=shutdown)
     assert (await both.play("method=speedrunner", "method=react")).failures == {}
@@ -185,8 +161,8 @@ class TestARunThatBeginsWithAnother_sPolicy:
             learn,
         )
 
-    async def test_is_played_after_it(self, sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
-        one = sweep_of(script(walker, LEARN))
+    async def test_is_played_after_it(self, corridor: Runs, tmp_path: Path) -> None:
+        one = Sweep(corridor(script(walker, LEARN)))
         assert (await one.play(*self.entries(one))).failures == {}
         learn, after = load(tmp_path / "learn"), load(tmp_path / "after")
         assert after.policies.load(0).module == learn.policies.load(2).module != ""
@@ -195,13 +171,11 @@ class TestARunThatBeginsWithAnother_sPolicy:
         )
         assert [row.skill_calls for row in after.episodes] == [1, 1]
 
-    async def test_is_not_begun_where_that_has_stopped(
-        self, sweep_of: Callable[..., Sweep], tmp_path: Path
-    ) -> None:
+    async def test_is_not_begun_where_that_has_stopped(self, corridor: Runs, tmp_path: Path) -> None:
         def policy(request: Request) -> Answer:
             return refuse(404, "no") if "write_skill" in request.tools else script(walker)(request)
 
-        one = sweep_of(policy)
+        one = Sweep(corridor(policy))
         failures = (await one.play(*self.entries(one))).failures
         assert "status 404: no" in failures[f"{tmp_path}/learn"]
         assert failures[f"{tmp_path}/after"] == f"it starts from {tmp_path}/learn, which is not finished"
@@ -219,7 +193,7 @@ def at_the_same_time(*runs: Path) -> int:
 
 
 async def test_no_more_episodes_are_played_at_once_than_there_are_slots(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
+    corridor: Runs, tmp_path: Path
 ) -> None:
     arrived, two_are_there = itertools.count(1), threading.Event()
 
@@ -228,16 +202,16 @@ async def test_no_more_episodes_are_played_at_once_than_there_are_slots(
             two_are_there.set()
         return replace(walker(request), after=two_are_there)
 
-    one = sweep_of(script(wait_for_another))
+    one = Sweep(corridor(script(wait_for_another)))
     entries = [f"method=react run.rollouts=0 run.test_episodes=8 run.in_flight={many}" for many in (8, 4)]
     await one.play(*entries, at_once=2)
     assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 2
 
 
 async def test_runs_of_two_models_in_folders_of_one_name_are_played_one_model_after_the_other(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
+    corridor: Runs, tmp_path: Path
 ) -> None:
-    one = sweep_of(script(walker))
+    one = Sweep(corridor(script(walker)))
     react = "method=react run.rollouts=0 run.dir="
     result = await one.play(
         f"{react}{tmp_path}/a/x",
@@ -252,7 +226,7 @@ async def test_runs_of_two_models_in_folders_of_one_name_are_played_one_model_af
 
 
 async def test_a_defect_in_one_run_leaves_the_others_alone_and_is_raised_at_the_end(
-    sweep_of: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = OpenRun.play
 
@@ -262,7 +236,7 @@ async def test_a_defect_in_one_run_leaves_the_others_alone_and_is_raised_at_the_
         await play(self, *arguments)
 
     monkeypatch.setattr(OpenRun, "play", broken)
-    one = sweep_of(script(walker))
+    one = Sweep(corridor(script(walker)))
     with pytest.raises(KeyError, match="a defect"):
         await one.play("method=react run.rollouts=0", "method=react run.rollouts=0 run.seed=1")
     assert "0: stopped: 'a defect'" in one.printed
@@ -270,23 +244,21 @@ async def test_a_defect_in_one_run_leaves_the_others_alone_and_is_raised_at_the_
     assert not (tmp_path / "0" / "lock").exists()
 
 
-async def test_episodes_that_are_played_again_take_slots_too(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
-) -> None:
+async def test_episodes_that_are_played_again_take_slots_too(corridor: Runs, tmp_path: Path) -> None:
     def policy(request: Request) -> Answer:
         propose = "propose_functions" in request.tools
         return call("propose_functions", source=TO_FLAG) if propose else script(walker)(request)
 
-    one = sweep_of(policy)
+    one = Sweep(corridor(policy))
     await one.play("method=asi_replay", "method=asi_replay run.seed=1", at_once=1)
     assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 1
     assert [len(record.attempts) for record in load(tmp_path / "0").sleeps] == [1, 0]
 
 
 def test_the_command_shows_what_was_played_where_a_run_could_not_begin(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
+    corridor: Runs, tmp_path: Path
 ) -> None:
-    one = sweep_of(script(walker))
+    one = Sweep(corridor(script(walker)))
     file = one.file("method=react", "method=react run.seed=1")
     with RunDirectory.open_for_writing(tmp_path / "0"):
         done = in_process("sweep", str(file), *one.shared, "run.rollouts=0", f"--dir={tmp_path}")
@@ -297,10 +269,8 @@ def test_the_command_shows_what_was_played_where_a_run_could_not_begin(
     assert len(load(tmp_path / "1").episodes) == 2
 
 
-async def test_what_cannot_go_on_is_told_before_anything_starts(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
-) -> None:
-    one = sweep_of(script(walker))
+async def test_what_cannot_go_on_is_told_before_anything_starts(corridor: Runs, tmp_path: Path) -> None:
+    one = Sweep(corridor(script(walker)))
     await one.play("method=react run.rollouts=0")
     with pytest.raises(RunDirectoryError, match=r"has another configuration: run\.seed: 0 -> 5"):
         await one.play("method=react run.rollouts=0 run.seed=5", "method=react run.rollouts=0")
@@ -309,10 +279,8 @@ async def test_what_cannot_go_on_is_told_before_anything_starts(
     assert not (tmp_path / "x").exists()
 
 
-def test_the_command_prints_each_run_and_says_which_stopped(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
-) -> None:
-    both = sweep_of(script(walker, LEARN))
+def test_the_command_prints_each_run_and_says_which_stopped(corridor: Runs, tmp_path: Path) -> None:
+    both = Sweep(corridor(script(walker, LEARN)))
     file = both.file("method=speedrunner", "method=react")
     done = in_process("sweep", str(file), *both.shared, f"--dir={tmp_path}")
     assert done.returncode == 0, done.stderr
