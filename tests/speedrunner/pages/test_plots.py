@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from speedrunner.config.condition import Treatment
 from speedrunner.pages.plots import (
     LOOKS,
     WIDTH,
@@ -91,16 +92,13 @@ def test_nothing_is_shown_without_a_value() -> None:
     assert show_panel(Panel("", "", "", [Series("one", [], [])]), "") == ""
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("react", "opo", "asi", "asi_replay", "voyager", "ace", "skill_folder", "speedrunner"),
-        ("speedrunner", *(name for name in LOOKS if name.startswith("speedrunner-"))),
-        ("mine", "yours", "others", "more"),
-    ],
-)
-def test_names_in_one_figure_differ_even_without_colors(names: tuple[str, ...]) -> None:
-    for one, other in combinations(choose_looks(names).values(), 2):
+METHODS, SPEEDRUNNERS = [*LOOKS][:8], [*LOOKS][7:]
+
+
+@pytest.mark.parametrize("treatments", [METHODS, SPEEDRUNNERS, [None] * 4])
+def test_names_in_one_figure_differ_even_without_colors(treatments: list[Treatment | None]) -> None:
+    series = [Series(f"{number}", [], [], treatment) for number, treatment in enumerate(treatments)]
+    for one, other in combinations(choose_looks(series).values(), 2):
         assert one.color != other.color
         assert one.dash != other.dash
         assert one.marker != other.marker
