@@ -81,12 +81,6 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     assert names == {"combined_performance_scripted"}
 
 
-def test_without_a_name_the_report_is_in_the_folder(reported: tuple[Path, list[str]]) -> None:
-    runs, _ = reported
-    text = (runs / "report" / "report.html").read_text()
-    assert "Performance and cost over training" in text
-
-
 def test_claims_are_judged(reported: tuple[Path, list[str]]) -> None:
     runs, lines = reported
     (line,) = (line for line in lines if line.startswith("claims of the paper: "))

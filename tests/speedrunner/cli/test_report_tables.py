@@ -31,26 +31,12 @@ def collected(*folders: Path, prices: str | None = None) -> Collected:
     return collect(folders, prices, lambda step: None)
 
 
-def written(found: Collected, folder: Path) -> Path:
-    """Write the tables, and return their folder."""
-    write_folder(folder, table_files(found.tables, found.caveats))
-    return folder / "tables"
-
-
 @pytest.fixture(scope="module")
-def found(sweep: Path) -> Collected:
-    return collected(sweep)
-
-
-@pytest.fixture(scope="module")
-def made(found: Collected, sweep: Path) -> Path:
-    """Its tables."""
-    return written(found, sweep.parent)
-
-
-@pytest.fixture
-def copied(sweep: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(sweep, tmp_path / "runs")
+def made(sweep: Path) -> Path:
+    """The folder of its tables."""
+    found = collected(sweep)
+    write_folder(sweep.parent, table_files(found.tables, found.caveats))
+    return sweep.parent / "tables"
 
 
 def priced(rows: Iterable[LedgerRow]) -> float:
@@ -106,7 +92,8 @@ def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path) -> None:
     assert (len(found.runs), len(found.conditions), found.problems) == (1, 1, [])
 
 
-def test_an_unfinished_run_is_named(copied: Path) -> None:
+def test_an_unfinished_run_is_named(sweep: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(sweep, tmp_path / "runs"))
     run = sorted(copied.iterdir())[0]
     (run / "evaluations" / "0004.jsonl").unlink()
     rows = (run / "episodes.jsonl").read_text().splitlines(keepends=True)

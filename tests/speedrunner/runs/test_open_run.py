@@ -17,10 +17,9 @@ from speedrunner.runs.identity import identity
 from speedrunner.runs.open_run import check_configuration, identify_process, with_recorded_contexts
 from speedrunner.runs.planned_runs import PlannedRun, outline_runs
 from speedrunner.runs.servers import fit_models
-from speedrunner.runs.setup import Setup, set_up
+from speedrunner.runs.setup import set_up
 from speedrunner.runs.verification.verify import verify
 from speedrunner.store.process_notes import process_lines
-from speedrunner.store.records import Process
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -154,40 +153,17 @@ def write_config(run: ScriptedRun) -> None:
 LONG = ("env.train=8", "run.rollouts=8", "run.sleep_every=8")
 
 
-class TestOnGpus:
-    @pytest.fixture
-    def setup(self, tmp_path: Path) -> Setup:
-        model_config = with_config(ON_GPUS["qwen3.5-27b"], tmp_path)
-        file = tmp_path / "model.yaml"
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(model_config)))
-        return set_up(compose([f"env={CORRIDOR}", "method=react", f"model.name={file}"]))
-
-    @staticmethod
-    async def process(
-        setup: Setup, kind: str, monkeypatch: pytest.MonkeyPatch, before: list[Process] | None = None
-    ) -> Process:
-        fake_driver(monkeypatch, GPUS[kind])
-        monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
-        fitted = await fit_models(setup, print)
-        return identity(with_recorded_contexts(Path("runs/x"), before or [], fitted), print)
-
-    async def test_a_new_run_records_what_fits(self, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-        process = await self.process(setup, "H100", monkeypatch)
-        assert process.actor is process.inducer
-        assert process.actor.context == 131_072
-        assert process.actor.server.flags["max-num-seqs"] == 32
-
-    async def test_a_move_to_a_gpu_with_too_little_memory_is_refused_with_the_remedy(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        before = await self.process(setup, "H200", monkeypatch)
-        with pytest.raises(RunDirectoryError) as error:
-            await self.process(setup, "H100", monkeypatch, [before])
-        assert str(error.value) == (
-            "runs/x has a context of 262,144 tokens, but qwen3.5-27b has 131,072 here: resume it on"
-            " larger GPUs or with a server that has --max-model-len 262144, or start another run with"
-            " run.dir=NEW"
-        )
+async def test_a_new_run_on_gpus_records_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model_config = with_config(ON_GPUS["qwen3.5-27b"], tmp_path)
+    file = tmp_path / "model.yaml"
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(model_config)))
+    fake_driver(monkeypatch, GPUS["H100"])
+    monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
+    setup = set_up(compose([f"env={CORRIDOR}", "method=react", f"model.name={file}"]))
+    process = identity(with_recorded_contexts(Path("runs/x"), [], await fit_models(setup, print)), print)
+    assert process.actor is process.inducer
+    assert process.actor.context == 131_072
+    assert process.actor.server.flags["max-num-seqs"] == 32
 
 
 class TestWithAServer:
@@ -228,5 +204,7 @@ class TestWithAServer:
         run.server.context = 8192
         with pytest.raises(RunDirectoryError) as error:
             await run.play(*LONG)
-        assert "has a context of 16,384 tokens, but tiny-random has 8,192 here" in str(error.value)
-        assert "--max-model-len 16384" in str(error.value)
+        assert str(error.value) == (
+            f"{run.dir} has a context of 16,384 tokens, but tiny-random has 8,192 here: resume it on larger"
+            " GPUs or with a server that has --max-model-len 16384, or start another run with run.dir=NEW"
+        )

@@ -76,20 +76,15 @@ def play(progress: Progress, meter: Meter, clock: list[float], step: str, second
             progress.episode(step, episode)
 
 
-def test_the_remaining_time_is_that_of_the_episodes_so_far(meter: Meter, clock: list[float]) -> None:
+@pytest.mark.parametrize(("total", "left"), [(20, " · 24 s left"), (12, " USD")])
+def test_the_remaining_time_is_that_of_the_episodes_so_far_and_none_at_the_end(
+    meter: Meter, clock: list[float], total: int, left: str
+) -> None:
     console, output = plain()
-    with Progress(console, total=20, finished=2) as progress:
+    with Progress(console, total, finished=2) as progress:
         progress.begin(meter)
         play(progress, meter, clock, "wake/0000", [3.0] * 10)
-    assert output.getvalue().splitlines()[-1].endswith(" · 24 s left")
-
-
-def test_of_a_finished_run_nothing_is_left(meter: Meter, clock: list[float]) -> None:
-    console, output = plain()
-    with Progress(console, total=12, finished=0) as progress:
-        progress.begin(meter)
-        play(progress, meter, clock, "evaluate/0000", [3.0] * 12)
-    assert "left" not in output.getvalue().splitlines()[-1]
+    assert output.getvalue().splitlines()[-1].endswith(left)
 
 
 def test_plain_lines_do_not_flood(clock: list[float]) -> None:

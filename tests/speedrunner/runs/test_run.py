@@ -61,13 +61,8 @@ class TestLearning:
             *("tools.jsonl", "state.json", "workers.log"),
         }
         page = (CHECKOUT / "docs" / "data.md").read_text()
-        for name in (
-            "config.yaml",
-            "processes.jsonl",
-            "policies/v0000/",
-            "trajectories/batch_0000.jsonl",
-            "state.json",
-        ):
+        shown = ("config.yaml", "processes.jsonl", "policies/v0000/", "trajectories/batch_0000.jsonl")
+        for name in (*shown, "state.json"):
             assert name in page
 
     def test_the_state_names_every_step_evaluations_when_they_ended(self, learnt: ScriptedRun) -> None:

@@ -111,21 +111,19 @@ def test_a_context_that_the_first_prompt_fills_is_refused() -> None:
             check_models(setup, msgspec.structs.replace(setup.initial_policy(), notes="door " * words))
 
 
-class TestRoles:
-    def test_budgets_and_sampling_of_a_role_can_be_set(self) -> None:
-        config = compose(
-            ["model=tiny-random", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"]
-        )
-        model_config, own = actor_model_config(config), actor_model_config(compose(["model=tiny-random"]))
-        assert (model_config.roles.actor.thinking_tokens, model_config.roles.inducer.temperature) == (32, 0.2)
-        assert model_config.roles.actor.string_tokens == own.roles.actor.string_tokens
-        assert inducer_model_config(config, model_config) is model_config
+def test_budgets_and_sampling_of_a_role_can_be_set() -> None:
+    config = compose(["model=tiny-random", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"])
+    model_config, own = actor_model_config(config), actor_model_config(compose(["model=tiny-random"]))
+    assert (model_config.roles.actor.thinking_tokens, model_config.roles.inducer.temperature) == (32, 0.2)
+    assert model_config.roles.actor.string_tokens == own.roles.actor.string_tokens
+    assert inducer_model_config(config, model_config) is model_config
 
-    def test_those_of_the_inducer_go_to_its_own_model_config_where_it_has_one(self) -> None:
-        config = compose(
-            ["model=tiny-random", "model.inducer_name=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
-        )
-        model_config = actor_model_config(config)
-        assert model_config == actor_model_config(compose(["model=tiny-random"]))
-        other = inducer_model_config(config, model_config)
-        assert (other.name, other.roles.inducer.reasoning_effort) == ("gpt-5.4-mini", "high")
+
+def test_budgets_of_the_inducer_go_to_its_own_model_config_where_it_has_one() -> None:
+    config = compose(
+        ["model=tiny-random", "model.inducer_name=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
+    )
+    model_config = actor_model_config(config)
+    assert model_config == actor_model_config(compose(["model=tiny-random"]))
+    other = inducer_model_config(config, model_config)
+    assert (other.name, other.roles.inducer.reasoning_effort) == ("gpt-5.4-mini", "high")
