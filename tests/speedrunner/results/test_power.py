@@ -63,7 +63,8 @@ def test_training_adds_deviation_only_to_what_learns_after_a_checkpoint(
         own = (checkpoint(point, [{"output": values[point]}]) for point in points)
         runs[0, seed] = summary("babyai", "opo", seed, *own)
         runs[0, seed].checkpoints["notes"] = notes
-    need = estimate_need(claim, {("babyai", "opo"): runs}, 0.8)
+    ((side,),) = claim.pairs
+    need = estimate_need(claim, {side: runs}, 0.8)
     assert need == pytest.approx((3, 20.0, *deviations, 0.0), nan_ok=True)  # 100 is 8 deviations away
 
 
