@@ -259,16 +259,10 @@ def test_specs_are_made_of_signatures_and_docstrings_in_order_with_the_finish_la
 
 
 async def test_a_call_returns_its_text_and_is_recorded(toolbox: Toolbox) -> None:
-    reply = await toolbox.execute(ToolCall("read", {"book": "Emma", "pages": 3}), 8192)
-    assert reply.text == "3 pages of Emma, aloud: no"
-    assert reply.termination is None
-    assert reply.executed == CallNode(
-        "read",
-        "tool",
-        {"book": "Emma", "pages": 3},
-        result="3 pages of Emma, aloud: no",
-        seconds=reply.executed.seconds,
-    )
+    given, text = {"book": "Emma", "pages": 3}, "3 pages of Emma, aloud: no"
+    reply = await toolbox.execute(ToolCall("read", given), 8192)
+    assert (reply.text, reply.termination) == (text, None)
+    assert reply.executed == CallNode("read", "tool", given, text, seconds=reply.executed.seconds)
 
 
 async def test_a_refusal_goes_back_to_the_agent(toolbox: Toolbox) -> None:

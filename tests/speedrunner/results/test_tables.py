@@ -120,16 +120,8 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
         pair(2, {"uncached": 999.0}, {})[0],
     ]
     rows = {row[3]: row for row in tables(*runs)["cache"].rows}
-    assert rows["uncached"] == (
-        "babyai",
-        "asi",
-        "tiny-random",
-        "uncached",
-        2,
-        20.0,
-        100.0,
-        pytest.approx(0.2),
-    )
+    assert rows["uncached"][:4] == ("babyai", "asi", "tiny-random", "uncached")
+    assert rows["uncached"][4:] == (2, 20.0, 100.0, pytest.approx(0.2))
     assert rows["cached"][4:] == (2, 80.0, 0.0, None)
     assert set(rows) == {"score", "uncached", "cached", "output", "actor_usd"}
 

@@ -183,18 +183,14 @@ def test_what_an_own_environment_extends_is_code_of_the_run(
     assert {name for name in after if after[name] != before[name]} == {"own_base"}
 
 
-def digest(content: bytes, folder: Path, name: str = "model.bin") -> str:
-    file = folder / name
-    file.write_bytes(content)
-    return identities._digest_of([file])
-
-
 @pytest.mark.parametrize("start", [0, 17, STRIDE, 2 * STRIDE])
 def test_no_tensor_of_a_stretch_changes_unseen(tmp_path: Path, start: int) -> None:
-    weights = bytearray(3 * STRIDE)
-    before = digest(weights, tmp_path)
+    file, weights = tmp_path / "model.bin", bytearray(3 * STRIDE)
+    file.write_bytes(weights)
+    before = identities._digest_of([file])
     weights[start : start + STRIDE] = b"x" * STRIDE
-    assert digest(weights[: 3 * STRIDE], tmp_path) != before
+    file.write_bytes(weights[: 3 * STRIDE])
+    assert identities._digest_of([file]) != before
 
 
 def said(*processes: Process, method: str = "asi", rollouts: int = 8) -> list[str]:

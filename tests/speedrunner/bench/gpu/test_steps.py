@@ -65,13 +65,8 @@ def test_a_running_server_gets_no_more_in_flight_than_its_command_line_allows(
     overrides = ("model=qwen3.5-27b", "model.load_format=dummy", "serving.url=unix:/tmp/x/http")
     setup = playing_setup(overrides)
     assert "rollout-128" in [each.name for each in steps_of(setup)]
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; print(flush=True); sys.stdin.read()",
-        "--max-num-seqs",
-        "24",
-    ]
+    waiting = "import sys; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", waiting, "--max-num-seqs", "24"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         server.stdout.readline()  # before its first line the system may not know its command line yet
