@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -10,14 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from speedrunner.config.grid import Grid
 from speedrunner.plain.findings import Finding
-from speedrunner.runs.planned_runs import set_up_runs
-from speedrunner.runs.player import play_runs
-from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.verification.record_checks import SHARED, check_policies, check_reconciliations
+from speedrunner.store.run_data import load
 from tests.golden_tables import Golden, table
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
@@ -191,18 +186,21 @@ def more(record: Any) -> None:
     record["usage"]["prompt"] += 1
 
 
+@pytest.fixture
+def run(learnt: ScriptedRun, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be changed."""
+    return copy_of(learnt.dir, tmp_path)
+
+
 @pytest.mark.parametrize("key", ["train/0001", "test/0002/0000", "sleep/0001"])
-def test_a_row_of_the_ledger(learnt: ScriptedRun, tmp_path: Path, key: str) -> None:
-    run = copy_of(learnt.dir, tmp_path)
+def test_a_row_of_the_ledger(run: Path, key: str) -> None:
     change(run, "requests.jsonl", more, row_of(run, key))
     found = told(check_sums(run))
     assert [each.split(":")[0] for each in found] == [key, "reconciliation.jsonl"]
     assert "tokens of its turns and of its rows in the ledger" in found[0]
 
 
-def test_a_prompt_that_is_shorter_than_what_it_continues(learnt: ScriptedRun, tmp_path: Path) -> None:
-    run = copy_of(learnt.dir, tmp_path)
-
+def test_a_prompt_that_is_shorter_than_what_it_continues(run: Path) -> None:
     def edit(record: Any) -> None:
         record["agents"][0]["turns"][1]["usage"] |= {"prompt": 3, "cached": 0}
 
@@ -214,14 +212,12 @@ def test_a_prompt_that_is_shorter_than_what_it_continues(learnt: ScriptedRun, tm
     )
 
 
-def test_a_row_of_nobody_s(learnt: ScriptedRun, tmp_path: Path) -> None:
-    run = copy_of(learnt.dir, tmp_path)
+def test_a_row_of_nobody_s(run: Path) -> None:
     change(run, "requests.jsonl", more, 0)
     assert [each.split(":")[0] for each in told(check_sums(run))] == ["reconciliation.jsonl"]
 
 
-def test_a_row_of_an_episode_that_is_not_there(learnt: ScriptedRun, tmp_path: Path) -> None:
-    run = copy_of(learnt.dir, tmp_path)
+def test_a_row_of_an_episode_that_is_not_there(run: Path) -> None:
     place = row_of(run, "train/0001")
     change(run, "requests.jsonl", lambda row: row["labels"].update(episode="train/0099"), place)
     found = told(check_sums(run))
@@ -230,27 +226,24 @@ def test_a_row_of_an_episode_that_is_not_there(learnt: ScriptedRun, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("name", "value"), [("score", 0.5), ("checkpoint", 1), ("actions", 99)])
-def test_a_summary_row(learnt: ScriptedRun, tmp_path: Path, name: str, value: float) -> None:
-    run = copy_of(learnt.dir, tmp_path)
+def test_a_summary_row(run: Path, name: str, value: float) -> None:
     change(run, "episodes.jsonl", lambda row: row.update({name: value}), 3)
     (difference,) = told(check_sums(run))
-    assert difference.startswith(f"{learnt.data.episodes[3].episode}: its row in episodes.jsonl")
+    assert difference.startswith(f"{load(run).episodes[3].episode}: its row in episodes.jsonl")
 
 
-def test_summary_rows_that_are_missing_or_twice(learnt: ScriptedRun, tmp_path: Path) -> None:
-    run = copy_of(learnt.dir, tmp_path)
+def test_summary_rows_that_are_missing_or_twice(run: Path) -> None:
     lines = (run / "episodes.jsonl").read_text().splitlines(keepends=True)
+    first = load(run).episodes[0].episode
     (run / "episodes.jsonl").write_text("".join([*lines[1:], lines[2]]))
     twice, missing = told(check_sums(run))
     assert twice == "episodes.jsonl: 1 rows occur twice"
-    assert missing == f"{learnt.data.episodes[0].episode}: it has no row in episodes.jsonl"
+    assert missing == f"{first}: it has no row in episodes.jsonl"
     assert told(check_sums(run, is_finished=False)) == [twice]
 
 
 @pytest.mark.parametrize("side", ["ledger", "engine"])
-def test_a_stored_account(learnt: ScriptedRun, tmp_path: Path, side: str) -> None:
-    run = copy_of(learnt.dir, tmp_path)
-
+def test_a_stored_account(run: Path, side: str) -> None:
     def edit(row: Any) -> None:
         row[side]["generated"] += 1
         row["ours"] = True
@@ -261,17 +254,11 @@ def test_a_stored_account(learnt: ScriptedRun, tmp_path: Path, side: str) -> Non
     assert all(each.startswith("reconciliation.jsonl: ") for each in found)
 
 
-async def test_an_account_of_a_shared_engine_is_that_of_all_runs_beside_it(
-    corridor: Runs, tmp_path: Path
-) -> None:
-    one = corridor(script(), "method=react", "run.rollouts=0")
-    file = tmp_path / "runs.yaml"
-    file.write_text("".join(f"- run.dir={one.folder / name} run.seed={n}\n" for n, name in enumerate("ab")))
-    shared = [each for each in one.overrides() if not each.startswith("run.dir=")]
-    console, shutdown = Console(file=io.StringIO()), Shutdown(lambda line: None, 60.0)
-    await play_runs(set_up_runs(Grid(file, shared).runs()), console, shutdown)
-    check = check_sums(one.folder / "a")
+def test_an_account_of_a_shared_engine_is_that_of_all_runs_beside_it(corridor: Runs, tmp_path: Path) -> None:
+    runs = corridor(script(), "method=react", "run.rollouts=0").sweep("- run.seed=0\n- run.seed=1\n")
+    first = min(path for path in runs.iterdir() if (path / "config.yaml").exists())
+    check = check_sums(first)
     assert (check.level, "left out" in check.text) == ("ok", False)
-    check = check_sums(copy_of(one.folder / "a", tmp_path / "elsewhere"))
+    check = check_sums(copy_of(first, tmp_path / "elsewhere"))
     assert check.level == "ok"
     assert f"1 left out: {SHARED}" in check.text
