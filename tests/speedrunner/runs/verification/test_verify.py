@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.errors import SpendingCapReached
 from speedrunner.plain.findings import Finding
-from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.runs.verification.record_checks import check_plan
 from speedrunner.runs.verification.repeated_calls import BY_THE_CLOCK
 from speedrunner.runs.verification.verify import verify
@@ -45,23 +43,14 @@ async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
     assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
 
 
-async def test_an_unfinished_run_verifies_as_far_as_it_goes_and_again_at_its_end(
-    corridor: Runs,
-) -> None:
-    def actor(request: Request) -> Answer:
-        if flag(request) == 4 and request.turn == 1 and not shutdown.requested:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return walker(request)
-
-    shutdown = Shutdown(lambda line: None, 60.0)
-    run = corridor(script(actor, LEARN))
-    with pytest.raises(Interrupted):
-        await run.play(shutdown=shutdown)
+async def test_an_unfinished_run_verifies_as_far_as_it_goes_and_again_at_its_end(corridor: Runs) -> None:
+    run = corridor(script(walker, LEARN), api="chat")
+    with pytest.raises(SpendingCapReached):
+        await run.play("serving.spending_cap_usd=0.03")
     found = await verified(run.dir)
     assert statuses(found) == GOOD
     assert found["plan"].text.endswith("not finished: checked as far as it goes")
-    run.server.script = script(walker, LEARN)
-    await run.play()
+    await run.play("serving.spending_cap_usd=1")
     found = await verified(run.dir)
     assert statuses(found) == GOOD
     assert found["plan"].text == "10 of 10 planned episodes and 2 of 2 sleeps"
