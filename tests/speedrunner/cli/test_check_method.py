@@ -67,11 +67,12 @@ class KeepsASet(Learner):
 
 @pytest.mark.slow
 def test_each_broken_promise_is_a_line() -> None:
-    (forgotten,) = check_method(f"{__name__}:Remembers", f"env={CORRIDOR}")
-    assert forgotten.startswith("sleep: a new instance of the method made another policy from the same")
+    assert check_method(f"{__name__}:Remembers", f"env={CORRIDOR}") == [
+        "sleep: a new instance of the method made another policy: notes of v0002 differ"
+    ]
     assert check_method(f"{__name__}:Draws", f"env={CORRIDOR}") == [
-        "agent: two calls returned different ActorSpecs for the same policy and task",
         "agent: changed the policy that was passed to it",
+        "agent: a new instance of the method gave the actor another prompt for the same policy and task",
     ]
 
 
