@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs import crafter_text
@@ -20,6 +21,7 @@ from envs.text_env import (
     TextEnv,
     read_description,
 )
+from speedrunner.plain.plain_records import read_table
 
 if TYPE_CHECKING:
     from envs.crafter_game import Game
@@ -31,63 +33,11 @@ MOST_ZOMBIES = 100
 
 WORLD_SEEDS = range(2**31 - 1)
 
-UPSTREAM_NAMES = {
-    "move_north": "move_up",
-    "move_south": "move_down",
-    "move_east": "move_right",
-    "move_west": "move_left",
-}
-"""Names that differ: a primitive's name -> upstream's name for the action."""
-
-ACTIONS = {
-    "move_north": "Face north and move one step there, if that cell is free.",
-    "move_south": "Face south and move one step there, if that cell is free.",
-    "move_east": "Face east and move one step there, if that cell is free.",
-    "move_west": "Face west and move one step there, if that cell is free.",
-    "do": "Collect the material, drink from the water, or hit the creature in front of you.",
-    "sleep": "Fall asleep, unless your energy is full.",
-    "noop": "Let one tick pass.",
-    "place_stone": "Place a stone from your inventory in front of you.",
-    "place_table": "Place a table in front of you; needs wood in your inventory.",
-    "place_furnace": "Place a furnace in front of you; needs stone in your inventory.",
-    "place_plant": "Plant a sapling from your inventory on the grass in front of you.",
-    "make_wood_pickaxe": "Craft a wood pickaxe; needs a nearby table, and wood in your inventory.",
-    "make_stone_pickaxe": "Craft a stone pickaxe; needs a nearby table, and wood and stone in your "
-    "inventory.",
-    "make_iron_pickaxe": "Craft an iron pickaxe; needs a nearby table and furnace, and wood, coal and "
-    "iron in your inventory.",
-    "make_wood_sword": "Craft a wood sword; needs a nearby table, and wood in your inventory.",
-    "make_stone_sword": "Craft a stone sword; needs a nearby table, and wood and stone in your inventory.",
-    "make_iron_sword": "Craft an iron sword; needs a nearby table and furnace, and wood, coal and iron "
-    "in your inventory.",
-}
+ACTIONS = {row["primitive"]: row for row in read_table(Path(__file__).with_name("crafter_actions.csv"))}
 """Primitives that advance the world, with the effects and requirements that BALROG's agents are also
 given."""
 
-ACHIEVEMENTS = (
-    "Collect Wood",
-    "Place Table",
-    "Eat Cow",
-    "Collect Sapling",
-    "Collect Drink",
-    "Make Wood Pickaxe",
-    "Make Wood Sword",
-    "Place Plant",
-    "Defeat Zombie",
-    "Collect Stone",
-    "Place Stone",
-    "Eat Plant",
-    "Defeat Skeleton",
-    "Make Stone Pickaxe",
-    "Make Stone Sword",
-    "Wake Up",
-    "Place Furnace",
-    "Collect Coal",
-    "Collect Iron",
-    "Make Iron Pickaxe",
-    "Make Iron Sword",
-    "Collect Diamond",
-)
+ACHIEVEMENTS = tuple(Path(__file__).with_name("crafter_achievements.txt").read_text().splitlines())
 """The order is the paper's."""
 
 INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
@@ -123,7 +73,10 @@ class Crafter(TextEnv):
     skills_read = f"{READ}() returns to a skill, at any time, everything that the actor can see."
     memory_mb = 30  # 6 of them in use
     primitives = (
-        *(Primitive(name, inspect.Signature(return_annotation=None), doc) for name, doc in ACTIONS.items()),
+        *(
+            Primitive(name, inspect.Signature(return_annotation=None), action["doc"])
+            for name, action in ACTIONS.items()
+        ),
         Primitive(
             READ,
             inspect.Signature(return_annotation=str),
@@ -188,7 +141,7 @@ class Crafter(TextEnv):
         self.check_call(name, arguments)
         if name == READ:
             return self._observation(self._game)
-        self._game.act(UPSTREAM_NAMES.get(name, name))
+        self._game.act(ACTIONS[name]["upstream"])
         return None
 
     @property

@@ -27,6 +27,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from envs.text_env import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, TextEnv
+from speedrunner.plain.plain_records import read_table
 
 S = TypeVar("S", bound="JavaSimulator")
 T = TypeVar("T")
@@ -200,6 +201,14 @@ class Phrase:
         """Return the primitive's call as the parser reads it."""
         words = self.words + self.then * any(arguments.get(name) for name in _arguments(self.then))
         return words.format(**arguments)
+
+
+def read_phrases(module: str) -> dict[str, Phrase]:
+    """Return the phrases in the table next to a module's file, such as `textworld_phrases.csv`, by
+    primitive."""
+    path = Path(module)
+    rows = read_table(path.with_name(f"{path.stem}_phrases.csv"))
+    return {row.pop("primitive"): Phrase(**row) for row in rows}
 
 
 def _arguments(words: str) -> list[str]:

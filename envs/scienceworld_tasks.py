@@ -9,41 +9,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 
 from envs.text_env import TEST_SIZE, TRAIN_SIZE, Split, Task
+from speedrunner.plain.plain_records import read_table
 
-FAMILIES: dict[int, dict[str, int]] = {
-    1: {"boil": 30, "melt": 30, "freeze": 30, "change-the-state-of-matter-of": 30},
-    2: {
-        "use-thermometer": 540,
-        "measure-melting-point-known-substance": 436,
-        "measure-melting-point-unknown-substance": 300,
-    },
-    3: {
-        "power-component": 20,
-        "power-component-renewable-vs-nonrenewable-energy": 20,
-        "test-conductivity": 900,
-        "test-conductivity-of-unknown-substances": 600,
-    },
-    4: {"find-living-thing": 300, "find-non-living-thing": 300, "find-plant": 300, "find-animal": 300},
-    5: {"grow-plant": 126, "grow-fruit": 126},
-    6: {
-        "chemistry-mix": 32,
-        "chemistry-mix-paint-secondary-color": 36,
-        "chemistry-mix-paint-tertiary-color": 36,
-    },
-    7: {
-        "lifespan-longest-lived": 125,
-        "lifespan-shortest-lived": 125,
-        "lifespan-longest-lived-then-shortest-lived": 125,
-    },
-    8: {"identify-life-stages-1": 14, "identify-life-stages-2": 10},
-    9: {
-        "inclined-plane-determine-angle": 168,
-        "inclined-plane-friction-named-surfaces": 1386,
-        "inclined-plane-friction-unnamed-surfaces": 162,
-    },
-    10: {"mendelian-genetics-known-plant": 120, "mendelian-genetics-unknown-plant": 480},
+FAMILIES = {
+    int(family): {row["task"]: int(row["variations"]) for row in rows}
+    for family, rows in groupby(read_table(Path(__file__).with_suffix(".csv")), key=itemgetter("family"))
 }
 """Family -> task name -> number of variations. The paper learns 3 (electricity) and 4 (classification)."""
 

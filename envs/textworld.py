@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from envs.java_env import JavaEnv, JavaSimulator, Phrase, SimulatorFailed
+from envs.java_env import JavaEnv, JavaSimulator, SimulatorFailed, read_phrases
 from envs.text_env import (
     TEST_SIZE,
     TRAIN_SIZE,
@@ -37,28 +37,7 @@ FOLDS = {"train": range(1_000), "dev": range(10_000, 11_000), "test": range(20_0
 
 SPLIT_SEED = 42
 
-PHRASES = {
-    "look_around": Phrase("look around", "Describe the place where you are."),
-    "inventory": Phrase("inventory", "List what you carry."),
-    "examine": Phrase("examine {obj}", "Describe an object in detail."),
-    "read": Phrase("read {obj}", "Read something that has text."),
-    "move": Phrase("move {direction}", "Walk to the neighbouring place in a direction."),
-    "open_door": Phrase("open door to {direction}", "Open the door in a direction."),
-    "close_door": Phrase("close door to {direction}", "Close the door in a direction."),
-    "open": Phrase("open {obj}", "Open a container."),
-    "close": Phrase("close {obj}", "Close a container."),
-    "take": Phrase("take {obj}", "Move an object into your inventory."),
-    "put": Phrase(
-        "put {obj} in {target}",
-        "Move an object from your inventory into a container, or onto furniture.",
-    ),
-    "slice": Phrase("slice {obj}", "Slice an object."),
-    "dice": Phrase("dice {obj}", "Dice an object."),
-    "chop": Phrase("chop {obj}", "Chop an object."),
-    "cook": Phrase("cook {obj} in {target}", "Cook an object with an appliance."),
-    "prepare_meal": Phrase("prepare meal", "Make a meal of the prepared ingredients."),
-    "eat": Phrase("eat {obj}", "Eat something."),
-}
+PHRASES = read_phrases(__file__)
 """Primitives, each with its call in the simulator's words: the valid actions of its games."""
 
 LOOKING = ("look_around", "inventory", "examine", "read")

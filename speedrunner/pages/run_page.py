@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from markupsafe import Markup
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.pages.html_parts import Context, element, fold, heading, html_table, link, show_cell
 from speedrunner.pages.plots import Panel, Series, show_panel
+from speedrunner.plain.plain_records import read_table
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, bootstrap_seeds, estimate_score
 from speedrunner.results.ledger import run_costs
@@ -37,28 +39,7 @@ ESTIMATED = ("score", "output")
 """Measures of single episodes, whose means have an interval."""
 
 COLUMNS = {
-    "rollouts": "checkpoint",
-    "library": "policy",
-    "test episodes": "episodes",
-    "without a score": "unscored",
-    "score": "score",
-    "ended by a limit": "limited",
-    "thinking cut": "thought_cut",
-    "LLM calls": "llm_calls",
-    "actions": "actions",
-    "repeated calls": "repeated_calls",
-    "uncached tokens": "uncached",
-    "cached tokens": "cached",
-    "cached share": "cached_share",
-    "output tokens": "output",
-    "USD per episode": "cost_usd",
-    "USD of sleeps": "sleep_usd",
-    "USD per rollout": "rollout_usd",
-    "training USD": "training_usd",
-    "training output": "training_output",
-    "public skills": "public",
-    "skills": "skills",
-    "without a request": "silent",
+    row["heading"]: row["column"] for row in read_table(Path(__file__).with_name("checkpoint_columns.csv"))
 }
 """Columns of the table of checkpoints by their headings; a column without a value is left out."""
 

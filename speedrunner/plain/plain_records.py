@@ -5,6 +5,7 @@ Their types are described in one way. Each error in the data is one line.
 
 from __future__ import annotations
 
+import csv
 import inspect
 import json
 import math
@@ -12,12 +13,19 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def read_table(file: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file of this program, without empty cells."""
+    with file.open(newline="", encoding="utf-8") as lines:
+        return [{column: text for column, text in row.items() if text} for row in csv.DictReader(lines)]
 
 
 class WrongData(ValueError):

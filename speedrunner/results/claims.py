@@ -24,6 +24,7 @@ from functools import cache
 from itertools import chain, groupby
 from math import inf
 from operator import attrgetter
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -33,6 +34,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speedrunner.config.condition import Choice, ModelVariant, Treatment
+from speedrunner.plain.plain_records import read_table
 from speedrunner.results.conditions import Condition, find_runs, played_models, pool_wordings
 from speedrunner.results.inference import (
     CONFIDENCE,
@@ -44,7 +46,7 @@ from speedrunner.results.inference import (
     seed_values,
     ttest_seeds,
 )
-from speedrunner.results.paper import ENVS, TREATMENTS, list_published, read_table
+from speedrunner.results.paper import ENVS, TREATMENTS, list_published
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 
@@ -239,7 +241,7 @@ def list_claims() -> list[list[Claim]]:
     """Return the comparisons of each claim, in the order of the paper's sections. One of USD is followed by
     the same by the cache rule `cold`."""
     rows = []
-    for row in msgspec.convert(read_table("claims.csv"), list[Claim], strict=False):
+    for row in msgspec.convert(read_table(Path(__file__).with_name("claims.csv")), list[Claim], strict=False):
         cold = replace(row, measure=f"{row.measure}_cold", text="", needed=0)
         rows += [row, cold] if row.is_usd else [row]
     return [list(own) for _, own in groupby(rows, key=lambda row: row.claim)]

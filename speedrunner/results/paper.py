@@ -5,7 +5,6 @@ The paper's single ScienceWorld column is the mean over its two families, of mea
 
 from __future__ import annotations
 
-import csv
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from speedrunner.config.condition import Choice, ModelVariant, Treatment
 from speedrunner.config.schema import ModelOptions
+from speedrunner.plain.plain_records import read_table
 from speedrunner.results.conditions import (
     ABLATIONS,
     ASI,
@@ -85,16 +85,10 @@ class Published(msgspec.Struct, frozen=True):
     sd: float | None = None
 
 
-def read_table(name: str) -> list[dict[str, str]]:
-    """Return the rows of a file without empty cells."""
-    with Path(__file__).with_name(name).open(newline="", encoding="utf-8") as file:
-        return [{column: text for column, text in row.items() if text} for row in csv.DictReader(file)]
-
-
 @cache
 def list_published() -> list[Published]:
     """Return the paper's numbers, in the order of its tables."""
-    return msgspec.convert(read_table("paper.csv"), list[Published], strict=False)
+    return msgspec.convert(read_table(Path(__file__).with_name("paper.csv")), list[Published], strict=False)
 
 
 class PaperComparison(msgspec.Struct, frozen=True):

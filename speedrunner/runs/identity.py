@@ -53,7 +53,7 @@ SAMPLED = (*WEIGHTS, "batch_*.jsonl")
 INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 """Folders of modules that `versions` covers."""
 
-SOURCES = (".py", ".txt", ".tsv")
+SOURCES = (".py", ".txt", ".csv")
 """Files of SpeedRunner's packages that are code or its data; prompts have separate digests."""
 
 BLOCK, STRIDE = 4096, 4 * 2**20
