@@ -47,6 +47,25 @@ def test_what_is_not_in_the_list_is_refused() -> None:
         assert verdict(number) == (ALLOW if number in free else REFUSE)
 
 
+NEVER = (
+    *("clone", "clone3", "fork", "vfork", "execve", "execveat", "ptrace", "socket", "socketpair", "connect"),
+    *("setsid", "setpgid", "setpriority", "sched_setaffinity", "sched_setscheduler", "prlimit64"),
+    *("timer_create", "timerfd_create", "pipe", "pipe2", "splice", "tee", "vmsplice"),
+    *("memfd_create", "memfd_secret", "eventfd", "eventfd2", "shmget", "semget", "msgget"),
+    *("mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat"),
+    *("symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "ftruncate"),
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+    *("utime", "utimes", "utimensat", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+    *("removexattr", "lremovexattr", "fremovexattr", "removexattrat", "flock", "inotify_init"),
+    *("inotify_init1", "fanotify_init", "mount", "umount2", "io_uring_setup", "bpf", "userfaultfd"),
+)
+"""Calls with which code could harm others, or take memory and time that no limit counts."""
+
+
+def test_what_could_harm_others_is_not_in_the_list() -> None:
+    assert not {*NEVER} & {*CALLS}
+
+
 def test_numbers_of_other_architectures_are_no_way_round() -> None:
     assert verdict(0, architecture=0x40000003) == KILL  # 32-bit x86
     assert verdict(0x40000000) == REFUSE  # x32
