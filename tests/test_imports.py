@@ -90,7 +90,7 @@ def test_help_imports_only_the_module_of_its_command(words: str, modules: set[st
     others = ["aiohttp", "prometheus_client", "scienceworld", "psutil"]
     run = run_commands([words], HEAVY if modules else [*HEAVY, *others, *drawing])
     *_, found, loaded = run.stdout.splitlines()
-    assert set(ast.literal_eval(loaded)) == {"app", "commands", "output", *modules}
+    assert set(ast.literal_eval(loaded)) == {"app", "output", *modules}
     assert (found, run.stderr) == ("[]", "")
 
 

@@ -6,17 +6,54 @@ import io
 import os
 import resource
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from speedrunner.cli.commands import COMMANDS, Command
 from speedrunner.cli.output import say, say_error
+from speedrunner.plain.plain_records import read_table
+
+
+class Command(NamedTuple):
+    """One command, or a group of commands.
+
+    Attributes:
+        words: the words that call it, such as `bench probe tools`.
+        help: the first line of the function's docstring, at most 80 characters.
+        heading: its heading in the help.
+        module: the module below `speedrunner.cli`; empty for a group.
+    """
+
+    words: str
+    help: str
+    heading: str | None = None
+    module: str = ""
+
+    @property
+    def group(self) -> str:
+        """The words that call its group."""
+        return self.words.rpartition(" ")[0]
+
+    @property
+    def name(self) -> str:
+        """The last word."""
+        return self.words.rpartition(" ")[2]
+
+    def load_function(self) -> Callable[..., None]:
+        """Import the function that runs it."""
+        module = import_module(f"speedrunner.cli.{self.module}")
+        function: Callable[..., None] = getattr(module, "list_" if self.name == "list" else self.name)
+        return function
+
+
+COMMANDS = [Command(**row) for row in read_table(Path(__file__).with_name("commands.csv"))]
+"""The commands in the order of `speedrunner --help`."""
 
 OPEN_FILES = 65_536
 """Open files that a command may have, if the hard limit allows as many. An episode takes a few, and many
@@ -78,7 +115,7 @@ def make_app() -> LazyGroup:
     root = typer.Typer(add_completion=False)
     root.callback()(_read_options)
     return LazyGroup(
-        ((heading, command) for heading, commands in COMMANDS.items() for command in commands),
+        "",
         name="speedrunner",
         help="LLM agents that learn programmatic skills online, on open models served by vLLM.",
         params=get_command(root).params,
@@ -112,15 +149,19 @@ def _read_options(
 
 
 class LazyGroup(TyperGroup):
-    """The commands of a table, with their headings, in the order of the help, which imports no command."""
+    """The commands of a group, with their headings, in the order of the help, which imports no command.
 
-    def __init__(self, table: Iterable[tuple[str | None, Command]], **options: Any) -> None:
-        entries = list(table)
+    Args:
+        words: the words that call the group; empty for all commands.
+    """
+
+    def __init__(self, words: str, **options: Any) -> None:
+        self._table = {command.name: command for command in COMMANDS if command.group == words}
         stubs = [
-            TyperCommand(command.name, help=command.help, rich_help_panel=panel) for panel, command in entries
+            TyperCommand(command.name, help=command.help, rich_help_panel=command.heading)
+            for command in self._table.values()
         ]
         super().__init__(commands=stubs, no_args_is_help=True, rich_markup_mode="rich", **options)
-        self._table = {command.name: command for _, command in entries}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the loaded command that the arguments call."""
@@ -130,12 +171,10 @@ class LazyGroup(TyperGroup):
 
 def load_command(command: Command) -> TyperCommand | LazyGroup:
     """Import a command and return it with its options; for a group, only the list of its commands."""
-    name = command.name
-    if command.commands:
-        table = ((None, subcommand) for subcommand in command.commands)
-        return LazyGroup(table, name=name, help=command.help)
+    if not command.module:
+        return LazyGroup(command.words, name=command.name, help=command.help)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command(name)(getattr(import_module(f"speedrunner.cli.{command.module}"), command.function))
+    app.command(command.name)(command.load_function())
     loaded = get_command(app)
     assert isinstance(loaded, TyperCommand)
     loaded.help = "\n\n".join(map(_unwrap, (loaded.help or "").split("\n\n")))

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from importlib import import_module
 from inspect import getdoc
 
 import pytest
 
-from speedrunner.cli.commands import COMMANDS, Command
+from speedrunner.cli.app import COMMANDS, Command
 
-
-def leaves(commands: Iterable[Command], before: str = "") -> Iterator[tuple[str, Command]]:
-    """Yield the commands of a group and of its groups, with the words that call each."""
-    for each in commands:
-        words = f"{before}{each.name}"
-        yield from leaves(each.commands, f"{words} ") if each.commands else [(words, each)]
-
-
-TOP = [each for commands in COMMANDS.values() for each in commands]
-ALL = dict(leaves(TOP))
-"""Every command that runs something, by its words."""
+TOP = [command for command in COMMANDS if not command.group]
+GROUPS = [
+    [command for command in COMMANDS if command.group == words]
+    for words in sorted({command.group for command in COMMANDS})
+]
 
 
 def test_the_help_shows_at_most_18_commands_under_six_headings() -> None:
-    assert len(TOP) == len({each.name for each in TOP}) <= 18
-    assert list(COMMANDS) == ["Run", "Look", "Publish", "Cluster", "Extend", "Measure"]
+    assert len(TOP) == len({command.name for command in TOP}) <= 18
+    headings = ["Run", "Look", "Publish", "Cluster", "Extend", "Measure"]
+    assert list(dict.fromkeys(command.heading for command in TOP)) == headings
 
 
-@pytest.mark.parametrize("words", ALL)
-def test_the_help_of_a_command_is_the_first_line_of_its_docstring(words: str) -> None:
-    command = ALL[words]
-    text = getdoc(getattr(import_module(f"speedrunner.cli.{command.module}"), command.function))
+@pytest.mark.parametrize(
+    "command", [command for command in COMMANDS if command.module], ids=lambda command: command.words
+)
+def test_the_help_of_a_command_is_the_first_line_of_its_docstring(command: Command) -> None:
+    text = getdoc(command.load_function())
     assert text is not None
     assert text.split("\n\n")[0] == command.help
     assert text.split("\n\n")[-1].startswith(("Example: ", "Examples:\n"))
-    assert f"speedrunner {words}" in text.split("\n\n")[-1]
+    assert f"speedrunner {command.words}" in text.split("\n\n")[-1]
 
 
-@pytest.mark.parametrize("group", [TOP, *(each.commands for each in TOP if each.commands)])
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group[0].group)
 def test_each_line_of_the_list_of_commands_fits_into_80_columns(group: list[Command]) -> None:
-    margin = 2 + max(len(each.name) for each in group) + 2 + 2
-    assert [each.name for each in group if margin + len(each.help) > 80 or each.help[-1] != "."] == []
+    margin = 2 + max(len(command.name) for command in group) + 2 + 2
+    too_long = [command.name for command in group if margin + len(command.help) > 80]
+    assert too_long == []
+    assert all(command.help.endswith(".") for command in group)
