@@ -92,7 +92,7 @@ def rollout(
 def gpu(
     overrides: EngineOverrides = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.")],
     minutes: Annotated[float, typer.Option(min=1.0, help="Play the steps that fit into this time.")] = 40.0,
     only: Annotated[str, typer.Option(help="Play only these steps, such as tools,utilisation.")] = "",
 ) -> None:
@@ -147,15 +147,10 @@ def replay(
 def tokens(
     overrides: EngineOverrides = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.")],
     usd_per_gpu_hour: Annotated[
         float,
-        typer.Option(
-            min=1e-6,
-            max=1e6,
-            help="USD of an hour of one GPU (without a GPU, of one core).",
-            show_default=False,
-        ),
+        typer.Option(min=1e-6, max=1e6, help="USD of an hour of one GPU (without a GPU, of one core)."),
     ],
     contexts: Annotated[str, typer.Option(help="Prompt tokens.")] = "512,2048,8192,32768",
     in_flight: Annotated[str, typer.Option(help="Requests at the same time.")] = "1,8,32,64",

@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 def key_values(help_text: str) -> Any:
     """Return the argument of a command that takes settings."""
-    return typer.Argument(metavar="[KEY=VALUE]...", help=help_text, show_default=False)
+    return typer.Argument(metavar="[KEY=VALUE]...", help=help_text)
 
 
 def run_list(help_text: str) -> Any:
     """Return the argument of a command that takes the runs of a sweep."""
-    return typer.Argument(metavar="[FILE] [KEY=VALUE]...", help=help_text, show_default=False)
+    return typer.Argument(metavar="[FILE] [KEY=VALUE]...", help=help_text)
 
 
 Overrides = Annotated[
@@ -50,11 +50,11 @@ EngineOverrides = Annotated[
     ),
 ]
 
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.")]
 
 RunsFolder = Annotated[
     Path | None,
-    typer.Option("--dir", help="Folder of the runs' directories. Default: runs/SCALE.", show_default=False),
+    typer.Option("--dir", help="Folder of the runs' directories. Default: runs/SCALE."),
 ]
 
 PriceList = Annotated[
@@ -64,7 +64,6 @@ PriceList = Annotated[
         metavar="NAME",
         help="Price list for all runs: a file of configs/prices, the path of a list's .yaml file, or model"
         " (each model configuration's own list). Default: each run's own list.",
-        show_default=False,
     ),
 ]
 
@@ -74,7 +73,6 @@ Trust = Annotated[
         "--trust",
         metavar="NAME",
         help="Use a module:Class or a model configuration's path that the run names. Repeatable.",
-        show_default=False,
     ),
 ]
 

@@ -33,9 +33,7 @@ MORE = "What the columns mean, prices and changes of code: --notes"
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN...", help="Run directories. Each is compared with the first.", show_default=False
-        ),
+        typer.Argument(metavar="RUN...", help="Run directories. Each is compared with the first."),
     ],
     prices: PriceList = None,
     notes: Notes = False,

@@ -37,10 +37,9 @@ def export(
             " inspect: one log of Inspect for each evaluation."
             " atif: one ATIF 1.8 trajectory for each conversation."
             " skills: a run's library as an agent skill (SKILL.md).",
-            show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="A new or empty folder to write.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="A new or empty folder to write.")],
     trust: Trust = None,
 ) -> None:
     """Write runs or a library in the formats of other tools.

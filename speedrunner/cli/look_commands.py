@@ -32,7 +32,6 @@ def show(
             metavar="[EPISODE]",
             help="Its key: train/0007, test/0050/0012 or sleep/0001. Short forms work: train/7, test/50/12."
             " Default: a list of all episodes.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -87,9 +86,7 @@ def _cells(row: EpisodeRow) -> tuple[str, ...]:
 
 def library(
     run: RunPath,
-    version: Annotated[
-        int | None, typer.Argument(metavar="[VERSION]", help="Default: the newest.", show_default=False)
-    ] = None,
+    version: Annotated[int | None, typer.Argument(metavar="[VERSION]", help="Default: the newest.")] = None,
 ) -> None:
     """Print the source of a library and who may call each skill.
 

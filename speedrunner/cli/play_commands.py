@@ -100,24 +100,17 @@ def sweep(
     ] = AT_ONCE,
     part: Annotated[
         str | None,
-        typer.Option(
-            metavar="K/N", help="Play the K-th of N parts of the runs, as one job does.", show_default=False
-        ),
+        typer.Option(metavar="K/N", help="Play the K-th of N parts of the runs, as one job does."),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Number of Slurm jobs. Default: as many as the runs can keep busy.",
-            show_default=False,
-        ),
+        typer.Option(min=1, help="Number of Slurm jobs. Default: as many as the runs can keep busy."),
     ] = None,
     power: Annotated[
         Path | None,
         typer.Option(
             metavar="RUNS",
             help="Play nothing: print the seeds that each claim needs, by a pilot in this folder.",
-            show_default=False,
         ),
     ] = None,
     prices: PriceList = None,

@@ -24,7 +24,7 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="OUT", help="Folder to write. Default: DIR/report.", show_default=False),
+        typer.Option(metavar="OUT", help="Folder to write. Default: DIR/report."),
     ] = None,
     prices: PriceList = None,
     notes: Notes = False,

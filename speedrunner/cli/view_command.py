@@ -16,18 +16,14 @@ from speedrunner.store.files import StorageError
 def view(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="RUN", help="A run, or a folder with runs in or below it.", show_default=False
-        ),
+        typer.Argument(metavar="RUN", help="A run, or a folder with runs in or below it."),
     ],
     port: Annotated[
         int, typer.Option(metavar="PORT", min=0, max=65535, help="Port to listen on. 0: any free port.")
     ] = 0,
     static: Annotated[
         Path | None,
-        typer.Option(
-            metavar="OUT", help="Write the pages into this folder and serve nothing.", show_default=False
-        ),
+        typer.Option(metavar="OUT", help="Write the pages into this folder and serve nothing."),
     ] = None,
 ) -> None:
     """Browse runs, episodes, skills and sleeps in a web browser.
