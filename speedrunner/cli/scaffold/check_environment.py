@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import random
@@ -102,23 +101,25 @@ def _play(env: TextEnv, task: Task, calls: int, *, is_watched: bool) -> list[Eve
 
 
 def _state(env: TextEnv) -> Event:
-    return {
+    state = {
         "done": env.done,
         "outcome": asdict(env.outcome()),
-        "snapshot": copy.deepcopy(env.snapshot()),
+        "snapshot": env.snapshot(),
         "free_observation": env.free_observation(),
     }
+    try:
+        return dict(json.loads(json.dumps(state, allow_nan=False)))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"outcome and snapshot must contain only plain JSON values: {error}") from None
 
 
 def _play_problems(env: TextEnv, play: Sequence[Event]) -> Iterator[str]:
     if not play[0]["opening"]["instruction"].strip() or play[0]["done"]:
         yield "reset: the opening has no instruction, or the episode is over at once"
     for event in play:
-        score, state = event["outcome"]["score"], [event["outcome"]["detail"], event["snapshot"]]
+        score = event["outcome"]["score"]
         if not isinstance(score, (int, float)) or not 0 <= score <= 1:
             yield f"outcome: score must be a number in [0, 1], not {score!r}"
-        if not _is_plain_json(state):
-            yield "outcome, snapshot: the detail and the snapshot must contain only plain JSON values"
     primitives = {primitive.name: primitive for primitive in env.primitives}
     for before, event in itertools.pairwise(play):
         (name, _), text = event["call"], event["text"]
@@ -197,10 +198,3 @@ def invent_value(schema: Schema, texts: Sequence[str], rng: random.Random) -> An
         case "integer":
             return rng.randrange(4)
     return rng.random()
-
-
-def _is_plain_json(value: object) -> bool:
-    try:
-        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
-    except (TypeError, ValueError):
-        return False

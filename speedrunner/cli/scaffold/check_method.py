@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from serving.conversation import Completion, Conversation
 from serving.model import Messages
@@ -102,23 +102,23 @@ def _changes_of_policies(config: Config, run: RunData) -> str | None:
 
 def _first_difference(first: RunData, again: RunData) -> str | None:
     """Return the first difference between both plays of the run; `None` if there is none."""
-    instance = "a new instance of the method"
     for version in first.policies.versions():
-        one, other = (asdict(run.policies.load(version)) for run in (first, again))
-        if differ := ", ".join(name for name in one if one[name] != other[name]):
-            part = "sleep" if version else "initial"
-            return f"{part}: {instance} made another policy: {differ} of v{version:04d} differ"
-        played, repeated = (
-            [episode for episode in (*run.trajectories(), *run.evaluations()) if episode.policy == version]
-            for run in (first, again)
-        )
-        for episode, repetition in zip(played, repeated, strict=True):
-            if episode.prompt_hash != repetition.prompt_hash:
-                return f"agent: {instance} gave the actor another prompt for the same policy and task"
-            turns = ([(turn.messages, turn.call) for turn in one.turns] for one in (episode, repetition))
-            if next(turns) != next(turns):
-                return f"play: {instance} played the same task differently with the same answers"
+        parts, repeated = _results(first, version), _results(again, version)
+        for part, result in parts.items():
+            if result != repeated[part]:
+                return f"{part} differs with a new instance of the method, at the policy v{version:04d}"
     return None
+
+
+def _results(run: RunData, version: int) -> dict[str, object]:
+    """Return what a method has done with a version of the policy, by the method's part."""
+    played = [episode for episode in (*run.trajectories(), *run.evaluations()) if episode.policy == version]
+    turns = {episode.episode: [(turn.messages, turn.call) for turn in episode.turns] for episode in played}
+    return {
+        "sleep: the new policy" if version else "initial: the policy": run.policies.load(version),
+        "agent: the actor's prompt": {episode.episode: episode.prompt_hash for episode in played},
+        "play: an episode": turns,
+    }
 
 
 SKILL = 'def idea_{number}() -> str:\n    """Say a number."""\n    return "{number}"'

@@ -68,11 +68,11 @@ class KeepsASet(Learner):
 @pytest.mark.slow
 def test_each_broken_promise_is_a_line() -> None:
     assert check_method(f"{__name__}:Remembers", f"env={CORRIDOR}") == [
-        "sleep: a new instance of the method made another policy: notes of v0002 differ"
+        "sleep: the new policy differs with a new instance of the method, at the policy v0002"
     ]
     assert check_method(f"{__name__}:Draws", f"env={CORRIDOR}") == [
         "agent: changed the policy that was passed to it",
-        "agent: a new instance of the method gave the actor another prompt for the same policy and task",
+        "agent: the actor's prompt differs with a new instance of the method, at the policy v0000",
     ]
 
 
