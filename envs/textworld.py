@@ -6,10 +6,10 @@ An episode starts, ends and is scored as by `TextWorldExpressEnv` of textworld-e
 
 from __future__ import annotations
 
-import json
 import random
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from envs.java_env import JavaEnv, JavaSimulator, SimulatorFailed, read_phrases
 from envs.text_env import (
@@ -44,8 +44,11 @@ LOOKING = ("look_around", "inventory", "examine", "read")
 """Primitives that change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(
+    msgspec.Struct,
+    frozen=True,
+    rename={"points": "scoreRaw", "success": "tasksuccess", "failure": "taskfailure"},
+):
     """The simulator's answer to an action.
 
     Attributes:
@@ -74,7 +77,7 @@ class Simulator(JavaSimulator):
         """Create a game with the simulator's default parameters. Raises `SimulatorFailed`."""
         if error := self._ask("load", game, ""):
             raise SimulatorFailed(f"{self.title} cannot load {game}: {error}")
-        return _step(self._ask("generateNewGameJSON", seed, fold, False))
+        return msgspec.json.decode(self._ask("generateNewGameJSON", seed, fold, False), type=Step)
 
     def task_description(self) -> str:
         """Return the game's instruction. Raises `SimulatorFailed`."""
@@ -82,18 +85,7 @@ class Simulator(JavaSimulator):
 
     def step(self, phrase: str) -> Step:
         """Act. Raises `SimulatorFailed`."""
-        return _step(self._ask("stepJSON", phrase))
-
-
-def _step(answer: str) -> Step:
-    result = json.loads(answer)
-    return Step(
-        result["observation"],
-        result["score"],
-        result["scoreRaw"],
-        result["tasksuccess"],
-        result["taskfailure"],
-    )
+        return msgspec.json.decode(self._ask("stepJSON", phrase), type=Step)
 
 
 class TextWorld(JavaEnv[Simulator]):

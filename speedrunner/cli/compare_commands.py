@@ -1,4 +1,4 @@
-"""`speedrunner compare`: learning curves, and differences between runs at each checkpoint."""
+"""`speedrunner compare` and `cost`: learning curves of runs, their differences, and what they cost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns
 from speedrunner.results import pairing
-from speedrunner.results.cost_text import checkpoint_lines, checkpoint_notes, limit_lines, price_text
+from speedrunner.results.cost_text import (
+    checkpoint_lines,
+    checkpoint_notes,
+    cost_lines,
+    engine_line,
+    limit_lines,
+    price_text,
+)
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
-from speedrunner.results.ledger import run_costs
-from speedrunner.results.means import MEASURES, add_costs
+from speedrunner.results.ledger import engine_seconds, run_costs
+from speedrunner.results.means import MEASURES, add_costs, frame_checkpoints
 from speedrunner.results.pairing import Comparison
-from speedrunner.results.pricing import price_book
+from speedrunner.results.pricing import RuleName, price_book, price_caveats
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
@@ -79,6 +86,39 @@ def compare(
     say("", *(f"{letter}: {path}, prices: {price_text(book)}" for (path, letter), book in priced))
     explained += found.details
     say("", *_table(found, names), "", *found.notes, *(explained if notes else [MORE]))
+
+
+def cost(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    prices: PriceList = None,
+    cache_rule: Annotated[
+        RuleName,
+        typer.Option(
+            help="Prompt tokens at the price of cached ones: engine: those that it took from its cache; cold:"
+            " those that the same episode left there; provider: whole steps of the list's provider."
+        ),
+    ] = "engine",
+) -> None:
+    """Price runs by role, class of tokens and checkpoint.
+
+    Runs may be unfinished. Name all runs that shared a server (a sweep) to count its time once.
+
+    Example: speedrunner cost runs/demo --prices gpt-5.4-mini
+    """
+    loaded = [load(path) for path in dict.fromkeys(runs)]
+    costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
+    engine_s = engine_seconds(run.requests for run in loaded)
+    for run, one in zip(loaded, costs, strict=True):
+        points = list_rows(frame_checkpoints(run, one))
+        say(f"{run.path}, prices: {price_text(one.book)}", "", *cost_lines(one))
+        if points:
+            say("", *checkpoint_lines({"": points}), "")
+            say(checkpoint_notes(points, [one.book]))
+        say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
+    if len(loaded) > 1:
+        usd = sum(each.total.usd or 0.0 for each in costs)
+        say(f"All runs: {f'{usd:.6f} USD. ' * (usd > 0)}{engine_line(engine_s)}")
+    say(*caveats(loaded))
 
 
 def _table(found: Comparison, names: dict[str, str]) -> Iterator[str]:
