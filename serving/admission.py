@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from serving.engine.capacity import CacheConfig
-from serving.engine.ideal_cache import IdealCache
 
 ROOM_TO_GROW = 0.1
 """Share of the cache that newly admitted conversations must leave free, since conversations grow with each
@@ -93,7 +92,6 @@ class Replica:
     Attributes:
         slots: slots of the open conversations, oldest first.
         admitted_blocks: blocks that the admitted ones hold; shared blocks count once.
-        ideal: what its cache could give, if the engine reports the cache.
     """
 
     def __init__(
@@ -105,7 +103,6 @@ class Replica:
         admission: bool = False,
     ) -> None:
         self.cache = cache
-        self.ideal = IdealCache(cache) if cache else None
         self.number = number
         self.address = address
         self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM reserves one block

@@ -37,8 +37,8 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         usage: as the engine reported it, with the reasoning tokens as the transcript counts them (completions
             API); `None` if it reported nothing.
         seconds: time from sending to the end of the answer.
-        cacheable: prompt tokens that an ideal cache could have provided, if the prompt was computed
-            (completions API); see `serving.engine.ideal_cache`.
+        cacheable: prompt tokens that the conversation's request before, or else the warmed-up prefix, left in
+            the cache, if the prompt was computed (conversations on the completions API).
         at_most: without a usage: what the engine may have counted.
         thought_cut: whether its budget ended the answer's reasoning (completions API).
     """

@@ -121,7 +121,7 @@ class Model:
             ):
                 continue
             reply = await self.engine.complete(
-                Prompt(prefix, replica.ideal),
+                Prompt(prefix),
                 max_tokens=1,
                 labels={"role": "prefix_warm_up", **labels, "replica": str(replica.number)},
                 replica=replica.address,

@@ -45,8 +45,9 @@ class TokenConversation(Conversation):
         self._context = context
         self._labels = {**labels, "replica": str(slot.replica.number)}
         self.replica = slot.replica
-        self._prompt = Prompt(transcript.ids, slot.replica.ideal)
+        self._prompt = Prompt(transcript.ids)
         self._slot = slot
+        self._cacheable = self._kept_tokens(slot.shared, 1)
         self.options = {
             **NEUTRAL,
             **sampling(role),
@@ -81,10 +82,12 @@ class TokenConversation(Conversation):
             max_tokens=min(room, self.transcript.answer_tokens),
             labels=self._labels,
             replica=self.replica.address,
+            cacheable=self._cacheable,
             **self.seed,
             **self.options,
         )
         ids = reply.answer.choices[0].token_ids or []
+        self._cacheable = self._kept_tokens(reply.usage.prompt, len(ids))
         answer = self.transcript.answer(ids)
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
         problem = answer.problem
@@ -105,6 +108,10 @@ class TokenConversation(Conversation):
             token_ids=ids,
             overflows=overflows,
         )
+
+    def _kept_tokens(self, prompt: int, answer: int) -> int | None:
+        """Return what the replica's cache keeps of a request for the next one; `None` if it is not known."""
+        return None if self.replica.cache is None else self.replica.cache.kept_tokens(prompt, answer)
 
     def recall(self, answer: Completion) -> None:
         """See `Conversation`."""

@@ -46,6 +46,18 @@ class CacheConfig(msgspec.Struct, frozen=True):
         own = max(-(-tokens // self.block_size) - shared // self.block_size, 0)
         return own + (HYBRID_EXTRA_BLOCKS if self.hybrid else 0)
 
+    def kept_tokens(self, prompt: int, answer: int) -> int:
+        """Return how many of a request's tokens the cache keeps for the next prompt, which they begin.
+
+        The rule is that of vLLM 0.32, measured. A cache whose matches end at whole blocks keeps every one,
+        also of the answer, but never the last generated token, which is not computed. A hybrid one with a
+        smaller match unit keeps the end of the prompt, rounded down, and no token of the answer.
+        """
+        if not self.enable_prefix_caching:
+            return 0
+        known = prompt + (answer if self.match_unit == self.block_size else 0)
+        return max(known - 1, 0) // self.match_unit * self.match_unit
+
     def conversations(self, tokens: int) -> int:
         """Return how many conversations of this length the cache holds at the same time."""
         return max(self.num_gpu_blocks - 1, 0) // self.blocks(tokens)

@@ -16,7 +16,6 @@ import msgspec
 
 from serving.answer_limit import pause_limit
 from serving.engine.endpoint import BUSY_S, Endpoint
-from serving.engine.ideal_cache import Chain, IdealCache, Lookup
 from serving.engine.one_try import Answer, ChatCompletion, Send, TokenCompletion, TryFailed, try_once
 from serving.errors import (
     ContextOverflow,
@@ -32,20 +31,16 @@ from serving.usage import Usage
 
 
 class Prompt:
-    """Token ids, with what each request needs to know about them.
+    """Token ids and their JSON, which each turn extends by its new ids.
 
-    Each turn extends their JSON and their position in the ideal cache by its new ids, without computing
-    anything twice. A turn of 250,000 tokens costs the client little more than one of 2,000.
+    So a turn of 250,000 tokens costs the client little more than one of 2,000.
 
     Args:
         ids: the conversation's own list. Between requests it may only grow.
-        cache: counts the requests to the same replica, for the ledger's `cacheable`.
     """
 
-    def __init__(self, ids: list[int], cache: IdealCache | None = None) -> None:
+    def __init__(self, ids: list[int]) -> None:
         self.ids = ids
-        self._cache = cache
-        self._chain: Chain | None = None
         self._json = bytearray()
         self._encoded = 0
         """Number of ids in `_json`."""
@@ -62,14 +57,6 @@ class Prompt:
             self._json += msgspec.json.encode(new)[1:-1]
             self._encoded = len(self.ids)
         return self._json
-
-    def look_up(self, salt: str = "") -> Lookup | None:
-        """Record in the ideal cache that the ids are sent now; see `Chain.send`."""
-        if self._cache is None:
-            return None
-        if self._chain is None or self._chain.salt != salt:
-            self._chain = Chain(self._cache, salt)
-        return self._chain.send(self.ids)
 
 
 RequireAlive = Callable[[], Awaitable[None]]
@@ -135,9 +122,7 @@ class _Request(Generic[T]):
     Attributes:
         form: type of the answer, with the fields that it must have.
         prompt_bound: upper bound of its prompt's tokens.
-        replica: see `Engine.complete`.
-        look_up: records that it is sent now, if its replica's cache is known.
-        lookup: the record of the last try.
+        replica, cacheable: see `Engine.complete`.
         tries: number of started tries.
         started: monotonic time of the last one's start.
         failures: tries that may have cost tokens.
@@ -150,8 +135,7 @@ class _Request(Generic[T]):
     max_tokens: int
     labels: dict[str, str]
     replica: int | None = None
-    look_up: Callable[[], Lookup | None] = lambda: None
-    lookup: Lookup | None = None
+    cacheable: int | None = None
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     tries: int = 0
     started: float = 0.0
@@ -216,12 +200,14 @@ class Engine:
         max_tokens: int,
         labels: dict[str, str],
         replica: int | None = None,
+        cacheable: int | None = None,
         **options: Any,
     ) -> EngineResponse[TokenCompletion]:
         """Continue token ids; the choice has `token_ids` and `finish_reason`.
 
         Args:
             replica: the engine's replica that must answer; `None` lets the engine choose.
+            cacheable: for the ledger; see `LedgerRow`.
             options: further fields of the request (`structured_outputs`, `temperature`, ...).
 
         Raises:
@@ -234,10 +220,7 @@ class Engine:
         content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         send = self._post("completions", content, headers)
-        look_up = functools.partial(prompt.look_up, options.get("cache_salt", ""))
-        request = _Request(
-            send, TokenCompletion, len(prompt), max_tokens, labels, replica=replica, look_up=look_up
-        )
+        request = _Request(send, TokenCompletion, len(prompt), max_tokens, labels, replica, cacheable)
         response = await self._send(request)
         self.note_response(response)
         ids = response.answer.choices[0].token_ids
@@ -246,8 +229,6 @@ class Engine:
             raise RequestRefused(
                 f"the engine at {self.endpoint} returns no token ids; the completions API needs a recent vLLM"
             )
-        if request.lookup is not None:
-            request.lookup.answered(ids)
         return response
 
     async def chat(
@@ -347,7 +328,6 @@ class Engine:
         """Send the request once and read its answer; `give_up` ends the wait. Raises as `try_once`."""
         waiting = asyncio.timeout(None)
         self._waiting[waiting] = request.replica
-        request.lookup = request.look_up()
         try:
             async with waiting:
                 answer, usage = await try_once(request.send, request.form)
@@ -374,12 +354,6 @@ class Engine:
     ) -> None:
         """Write the ledger row of a try that has just ended."""
         most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
-        cacheable = None
-        if request.lookup is not None and usage is not None:
-            if usage.prompt:
-                cacheable = request.lookup.cacheable
-            else:
-                request.lookup.refused()
         self.meter.record(
             LedgerRow(
                 request=request.id,
@@ -392,7 +366,7 @@ class Engine:
                 usage=usage,
                 seconds=round(time.monotonic() - started, 4),
                 error=(str(error) or type(error).__name__) if error else None,
-                cacheable=cacheable,
+                cacheable=request.cacheable if usage and usage.prompt else None,
                 at_most=most if usage is None else None,
                 thought_cut=thought_cut,
             )

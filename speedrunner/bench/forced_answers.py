@@ -151,7 +151,7 @@ async def compare_token(model: Model, talk: TokenConversation, ids: list[int], s
 
     Raises `ServingError`, also if the engine returns no log-probabilities.
     """
-    options = {"temperature": 0.0, "allowed_token_ids": ids[-1:], "logprobs": 1}
+    options: dict[str, Any] = {"temperature": 0.0, "allowed_token_ids": ids[-1:], "logprobs": 1}
 
     async def probe(salt: str) -> tuple[float, int]:
         reply = await model.engine.complete(

@@ -2,7 +2,7 @@
 
 The probe of the cache compares the cached tokens of known conversations with the maximum. One conversation
 grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. The most that the
-cache can provide for each request is what an ideal cache with its rule would (`serving.engine.ideal_cache`).
+cache can provide for a request is what it keeps, by its rule, of the turn before or of the prefix.
 """
 
 from __future__ import annotations

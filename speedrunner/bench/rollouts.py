@@ -1,4 +1,4 @@
-"""Rollouts compared with a bare replay and an ideal cache: `speedrunner bench rollout`, and `bench gpu`.
+"""Rollouts compared with a bare replay and the cache's maximum: `speedrunner bench rollout`, and `bench gpu`.
 
 The executor of runs plays the episodes, in the directory of a temporary run. Each rollout and each replay has
 its own part of the prefix cache, so none finds there what was sent before it.

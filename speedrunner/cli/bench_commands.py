@@ -70,7 +70,7 @@ def rollout(
     pairs: Annotated[int, typer.Option(min=1, help="Rollouts of each size, each with its replay.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Compare rollouts with a bare replay and an ideal cache.
+    """Compare rollouts with a bare replay and the cache's maximum.
 
     The bare replay sends the same requests again, and does nothing else. The targets are
     0.90 (on a GPU 0.95) of its output tokens per second, and 99 % (attention) or 97 % (hybrid models) of the

@@ -182,6 +182,5 @@ def _cache(total: Spend) -> str:
         return f"Prefix cache: {NOT_MEASURED} (no request reports how much of its prompt could be cached)."
     return (
         f"Prefix cache: {total.from_cache} of {total.cacheable} cacheable prompt tokens came from the"
-        f" cache: {total.cache_share:.2%}"
-        + (". Others filled the cache too, or rows are missing." if total.cache_share > 1 else ".")
+        f" cache: {total.cache_share:.2%}."
     )

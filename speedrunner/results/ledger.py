@@ -80,8 +80,8 @@ class Spend(msgspec.Struct, frozen=True):
         usd: its sum.
         wasted_usd: the wasted part of `usd`.
         unreported: tries that the engine may have worked on without reporting a usage.
-        cacheable: prompt tokens that an ideal prefix cache could have provided, if known.
-        from_cache: prompt tokens that the engine's cache provided for the same requests.
+        cacheable: prompt tokens that the prefix cache could have provided, if known; see `LedgerRow`.
+        from_cache: the part of them that it provided.
         answers: answered requests that were not wasted.
         thought_cut: answers whose reasoning ended at its budget (completions API only).
     """
@@ -206,7 +206,6 @@ def _line(priced: Sequence[Priced], prices: Prices | None) -> Spend:
     wasted = Classes.of(_sum_usages(row.usage for row in rows if row.wasted))
     by_class = None if prices is None else Classes.cost(_sum_usages(usage for _, usage in priced), prices)
     usd = by_class.total if by_class else None
-    known = [row for row in rows if row.cacheable is not None]
     answers = [row for row in rows if row.usage is not None and not row.wasted]
     return Spend(
         requests=len(rows),
@@ -216,8 +215,8 @@ def _line(priced: Sequence[Priced], prices: Prices | None) -> Spend:
         usd=usd,
         wasted_usd=usd if usd is None or rows[0].wasted else 0.0,
         unreported=sum(row.usage is None and row.at_most is not None for row in rows),
-        cacheable=sum(row.cacheable or 0 for row in known),
-        from_cache=sum(row.usage.cached for row in known if row.usage),
+        cacheable=sum(row.cacheable or 0 for row in rows),
+        from_cache=sum(min(row.usage.cached, row.cacheable or 0) for row in rows if row.usage),
         answers=len(answers),
         thought_cut=sum(row.thought_cut for row in answers),
     )

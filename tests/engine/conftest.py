@@ -12,11 +12,12 @@ import msgspec
 import pytest
 import yaml
 
+from serving.admission import replicas_of
 from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import read_counters
+from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow
 from serving.model import Model
@@ -110,8 +111,10 @@ async def play(talk: TokenConversation, turns: int, reply: str) -> list[Completi
 async def play_side_by_side(
     model: Model, rows: list[LedgerRow], seed: str, turns: int, reply: str
 ) -> list[list[Completion]]:
-    """Play six conversations with four tools each. Every call is valid, and the ledger is the engine's."""
+    """Play six conversations with four tools each. Every call is valid, the ledger is the engine's, and each
+    later turn gets all that could be cached."""
     thinks = model.model_config.roles.actor.thinking_tokens > 0
+    model.replicas = replicas_of((await read_metrics(model.engine.endpoint)).caches(), admission=False)
     counted, seen = await read_counters(model.engine.endpoint), len(rows)
     rng, talks = random.Random(seed), []
     for number in range(6):
@@ -132,6 +135,9 @@ async def play_side_by_side(
     assert [row.status for row in rows[seen:]] == ["ok"] * len(answers)
     ledger = Counters.of(sum((row.usage for row in rows[seen:] if row.usage), Usage()))
     assert await read_counters(model.engine.endpoint) - counted == ledger
+    cacheable = {row.request: row.cacheable for row in rows[seen:]}
+    for _, *later in played:
+        assert [answer.usage.cached for answer in later] == [cacheable[answer.request] for answer in later]
     return played
 
 

@@ -18,7 +18,6 @@ from serving.tokens.tools import ToolSpec
 from serving.usage import Counters, Usage
 from tests import tool_samples
 from tests.engine.conftest import CONTEXT, check_first_prompts, play, play_side_by_side, thinking
-from tests.shared_prompts import shared_prompts
 from tests.tool_samples import record
 
 BLOCK = 32
@@ -64,16 +63,6 @@ async def test_thinking_is_closed_at_its_budget_with_the_model_s_own_text(
     assert [answer.reasoning.endswith(closing) for answer in answers] == cut
     ledger = Counters.of(sum((row.usage for row in rows), Usage()))
     assert await read_counters(engine_server.endpoint) - counted == ledger
-
-
-@pytest.mark.parametrize("in_flight", [1, 8])
-async def test_prompts_that_share_prefixes_get_what_an_ideal_cache_could_give(
-    engine_server: Any, in_flight: int
-) -> None:
-    rows = await shared_prompts(engine_server.endpoint, engine_server.model_config, 300, in_flight)
-    assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
-    if in_flight == 1:
-        assert [row.usage and row.usage.cached for row in rows] == [row.cacheable for row in rows]
 
 
 async def test_control_tokens_from_outside_do_not_end_a_turn(

@@ -20,7 +20,6 @@ from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
 from tests.engine.conftest import check_first_prompts, play_side_by_side, thinking
-from tests.shared_prompts import shared_prompts
 from tests.tool_samples import TOOLS
 
 pytestmark = pytest.mark.slow
@@ -94,17 +93,6 @@ async def test_no_answer_ends_inside_its_thought_even_if_the_model_wants_to_end_
     await engine.close()
     assert (answer.call is not None, bool(answer.text)) == (constrained, constrained)
     assert (answer.usage.reasoning >= 32) == constrained
-
-
-async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could_give(
-    model_config: ModelConfig, endpoint: Endpoint
-) -> None:
-    for _ in range(10):  # few random prompts begin with a stored state, and sometimes none does
-        rows = await shared_prompts(endpoint, model_config, longest=1500, in_flight=8)
-        assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
-        if any(row.usage and row.usage.cached for row in rows):
-            return
-    pytest.fail("no prompt was cached")
 
 
 @pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])

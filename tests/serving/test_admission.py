@@ -77,7 +77,6 @@ def test_replicas_are_numbered_and_a_single_one_needs_no_address() -> None:
     ):
         replicas = replicas_of(caches, admission=False)
         assert [(each.cache, each.number, each.address, each.capacity) for each in replicas] == expected
-        assert [each.ideal is None for each in replicas] == [each.cache is None for each in replicas]
     for admission in (True, False):
         assert replicas_of([one], admission=admission)[0].admission == admission
 

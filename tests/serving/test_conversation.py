@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.admission import Replica
 from serving.apis.chat_completions import ANSWER_TOKENS, ChatConversation
 from serving.apis.completions import TokenConversation
 from serving.conversation import NEUTRAL, Conversation
+from serving.engine.capacity import CacheConfig
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import LedgerRow, Meter
 from serving.model_config import ModelConfig, Role, Roles
@@ -80,6 +82,26 @@ async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, api:
         assert rig.rows[0].labels == {"role": "actor", "episode": "7", **where}
         assert [request.turn for request in rig.server.requests] == [0, 1]
         assert "a wall" in rig.server.requests[1].last
+
+
+async def test_a_turn_could_reuse_what_the_warmed_prefix_or_the_turn_before_left_in_the_cache(
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+) -> None:
+    async with scripted_model([call("wait")] * 3, tiny_model_config, tiny_tokenizer) as opened:
+        model, tools = opened.model, [GO, WAIT]
+        messages = [MESSAGES[0], {"role": "user", "content": "Begin. " * 20}]
+        model.replicas = [Replica(CacheConfig(scripted.BLOCK, 1000, True, scripted.BLOCK))]
+        prefix = await model.warm("actor", messages, tools, {})
+        talk = model.converse("actor", messages, tools, {})
+        for _ in range(3):
+            await talk.ask()
+            talk.tell("a wall " * 20)
+        warmed, *rows = opened.rows
+        sent = [prefix, *(row.usage.prompt + row.usage.completion - 1 for row in rows if row.usage)]
+        kept = [tokens // scripted.BLOCK * scripted.BLOCK for tokens in sent[:3]]
+        assert kept[0] < kept[1] < kept[2]
+        assert warmed.cacheable is None
+        assert [row.cacheable for row in rows] == [row.usage and row.usage.cached for row in rows] == kept
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from serving.engine.capacity import (
+    CacheConfig,
     Capacity,
     block_of,
     capacity_of,
@@ -53,6 +54,32 @@ def test_blocks_are_those_of_vllm_within_5_percent(name: str, kind: str) -> None
 @pytest.mark.parametrize(("name", "measured"), [("qwen3.5-27b", 1567), ("qwen3.5-4b", 7351)])
 def test_blocks_are_those_of_an_h200_also_with_256_sequences(name: str, measured: int) -> None:
     assert computed(name, "H200").num_gpu_blocks == pytest.approx(measured, rel=0.002)
+
+
+ATTENTION, HYBRID = CacheConfig(16, 100, True, 16), CacheConfig(640, 100, True, 16, hybrid=True)
+
+
+@pytest.mark.parametrize(
+    ("cache", "prompt", "answer", "kept"),
+    [
+        (ATTENTION, 60, 4, 48),  # the last generated token is not computed
+        (ATTENTION, 60, 5, 64),
+        (ATTENTION, 64, 1, 64),
+        (HYBRID, 60, 500, 48),
+        (HYBRID, 64, 1, 48),
+        (HYBRID, 65, 1, 64),
+        (HYBRID, 600, 80, 592),  # nothing of the answer, also if it fills a block
+        (HYBRID, 700, 80, 688),
+        (CacheConfig(640, 100, True, 640, hybrid=True), 600, 80, 640),
+        (CacheConfig(16, 100, False, 16), 60, 5, 0),
+        (ATTENTION, 0, 1, 0),  # no warmed-up prefix
+        (HYBRID, 0, 1, 0),
+    ],
+)
+def test_a_cache_keeps_whole_blocks_and_a_hybrid_one_the_ends_of_prompts(
+    cache: CacheConfig, prompt: int, answer: int, kept: int
+) -> None:
+    assert cache.kept_tokens(prompt, answer) == kept
 
 
 def test_graphs_cover_each_number_of_sequences_up_to_vllm_s_largest() -> None:

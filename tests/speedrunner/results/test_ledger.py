@@ -27,9 +27,9 @@ def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
     total = priced(tmp_path, rows=rows).total
     assert (total.from_cache, total.cacheable, total.cache_share) == (96, 128, 0.75)
     assert priced(tmp_path / "nothing", rows=[]).total.cache_share is None
-    # More than all of it would be a fault, which shows.
-    fault = priced(tmp_path / "fault", rows=[row(1.0, Usage(100, 96, 1), cacheable=32)])
-    assert fault.total.cache_share == 3.0
+    # What another conversation left in the cache does not make up for what is lost of one's own.
+    rows.append(row(4.0, Usage(100, 96, 1), cacheable=32))
+    assert priced(tmp_path / "more", rows=rows).total.cache_share == 0.8
 
 
 def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> None:
