@@ -61,7 +61,7 @@ class Roles(msgspec.Struct, frozen=True):
 
 
 CONVOY_STEPS = 12
-"""Default of `ModelConfig.convoy_steps` on GPUs, by a simulation of measured rollouts (docs/serving.md)."""
+"""Default of `ModelConfig.convoy_steps` on GPUs, by a simulation of measured rollouts (docs/gpu.md)."""
 
 CONVOY_SEQUENCES = 24
 """A server with room for fewer sequences decodes alone in most steps anyway."""

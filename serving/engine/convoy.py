@@ -16,7 +16,7 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving.engine.step_log import INTERVAL_FILE, LOG_VARIABLE, NO_CONVOYS, STEPS_VARIABLE, StepLog
+from serving.engine.step_log import LOG_VARIABLE, NO_CONVOYS, STEPS_VARIABLE, StepLog
 
 if TYPE_CHECKING:
     Base = Any
@@ -54,15 +54,12 @@ class SyncConvoyScheduler(Base):  # type: ignore[misc]
         """Tokens decoded and requests admitted; both are halved now and then, so that recent turns count."""
         file = os.environ.get(LOG_VARIABLE)
         self._log = StepLog(Path(file)) if file else None
-        self._interval_file = Path(file).with_name(INTERVAL_FILE) if file else None
         if missing := [name for name in PRIVATE if not hasattr(self, name)]:
             print(f"{NO_CONVOYS}: its scheduler has no {', '.join(missing)}", file=sys.stderr)
-            self._most_steps, self._interval_file = 0, None
+            self._most_steps = 0
 
     def schedule(self, *args: Any, **settings: Any) -> Any:
         """Schedule a step. Requests that have not started wait if most of the others decode."""
-        if self._interval_file is not None and self._interval_file.exists():
-            self._most_steps = int(self._interval_file.read_text())
         if self._most_steps == 0:
             return super().schedule(*args, **settings)
         state = self._pause_state

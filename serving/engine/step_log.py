@@ -27,9 +27,6 @@ LOG_VARIABLE = "SPEEDRUNNER_STEP_LOG"
 FILE = "steps"
 """The log's name in the server's folder."""
 
-INTERVAL_FILE = "convoy_steps"
-"""File in the same folder with another interval of convoys, which a server that logs its steps follows."""
-
 GRAPH_MODES = ("unknown", "none", "piecewise", "full")
 """How a step used CUDA graphs; `unknown` unless vLLM reports it (`--cudagraph-metrics`)."""
 
