@@ -228,9 +228,12 @@ async def deploy(
 ) -> AsyncIterator[Deployment]:
     """Deploy a model. Everything that was started ends with the context, however it ends.
 
+    Without `gpus`, the GPUs are checked and the model is sized first (`place_models`).
+
     Args:
+        model_config: already sized for its GPUs if `gpus` is given.
         log: file for the server's output.
-        gpus: the server's GPUs, if `place_models` has returned them with the model config.
+        gpus: the server's GPUs, as returned by `place_models` with the model config.
         say: called with lines about what happens.
         waiting: called about once a second with a line that says what the deployment waits for.
         logs_steps: whether a server that is started here logs its steps (`serving.engine.step_log`).

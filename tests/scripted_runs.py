@@ -295,7 +295,7 @@ def check_ledger(data: Run) -> None:
         found = kept.pop((played.episode, str(played.attempt)), [])
         assert Counter(found) == Counter(usages), played.episode
     for record in data.sleeps:
-        turns = [turn for part in (*record.agents, *record.attempts) for turn in part.turns]
+        turns = [turn for part in (*record.agents, *record.episodes) for turn in part.turns]
         found = kept.pop((f"sleep/{record.sleep:04d}", str(record.attempt)), [])
         assert Counter(found) == Counter(turn.usage for turn in turns)  # attempts are played side by side
     assert kept == {}

@@ -65,7 +65,7 @@ class Clock:
 
     async def ask(self, conversation: Conversation) -> tuple[Completion, float]:
         """Make one request. Return its answer, and the seconds that it waited for a slot or for an engine,
-        which count as no one's time.
+        which do not count against the deadline.
 
         Raises `TimeoutError`: the deadline came before the answer.
         """
@@ -113,7 +113,7 @@ class Toolbox:
         ]
 
     async def execute(self, call: ToolCall, string_tokens: int) -> ToolReply:
-        """Run one call; see `speedrunner.agents.loop`.
+        """Run one call, and return its reply; a refused call is part of it.
 
         Args:
             string_tokens: maximum tokens of a string argument, used to report a truncated one.

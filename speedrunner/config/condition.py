@@ -31,6 +31,10 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     options: dict[str, Option] = {}
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same name: `True == 1`, but `off` and `0` are named differently."""
+        return isinstance(other, Choice) and (self.name, self.text) == (other.name, other.text)
+
     def __hash__(self) -> int:
         return hash(self.name)
 

@@ -95,9 +95,9 @@ def describe_start(config: Config, source: Config | None) -> Start | None:
     """
     if (start_from := config.run.start_from) is None:
         return None
-    path, version = _split_version(start_from)
+    path, version = split_version(start_from)
     has_history = config.run.carry_history or not config.run.rollouts
-    start = Start(Choice(path.name), version=version, has_history=has_history)
+    start = Start(Choice(path.name), version=version or "", has_history=has_history)
     if source is None:
         return start
     env, treatment, model = msgspec.structs.astuple(identify_condition(source))
@@ -117,16 +117,23 @@ def describe_start(config: Config, source: Config | None) -> Start | None:
 
 def read_source(config: Config) -> Config | None:
     """Return the configuration of the run in `run.start_from`; `None` if there is no such run."""
-    file = _split_version(config.run.start_from or "")[0] / "config.yaml"
+    file = split_version(config.run.start_from or "")[0] / "config.yaml"
     try:
         return from_mapping(read_file(file)) if file.is_file() else None
     except InvalidConfig:
         return None
 
 
-def _split_version(start_from: str) -> tuple[Path, str]:
-    path, colon, version = start_from.rpartition(":")
-    return (Path(path), version) if colon and not Path(start_from).exists() else (Path(start_from), "")
+def split_version(policy: str) -> tuple[Path, str | None]:
+    """Return the run and the version in `RUN[:VERSION]`; `None`: no version.
+
+    A version is returned as its number (`2` for `v0002`), or as it is if it has none.
+    """
+    path, colon, version = policy.rpartition(":")
+    if not colon or Path(policy).exists():
+        return Path(policy), None
+    digits = version.removeprefix("v")
+    return Path(path), str(int(digits)) if digits.isdecimal() else version
 
 
 def _name_model_config(model_config: str) -> str:

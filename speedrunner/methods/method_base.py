@@ -186,6 +186,8 @@ class SleepTools:
                 raise ChangedSleep("a recorded turn was not repeated")
             else:
                 turn = left.popleft().turn
+                if not left:
+                    self._journal.skip_repetition()
             record.turns.append(turn)
             if clock.deadline is None and not left:
                 clock.deadline = self._deadline()
@@ -238,6 +240,7 @@ class SleepTools:
         number = next(self._episode_numbers)
         if (played := self._journal.episode(number)) is not None:
             self.episodes.append(played)
+            self._journal.skip_repetition()
         else:
             played = await self._play_twice(partial(self._play_episode, number, task, spec))
             self._journal.add_episode(number, played)

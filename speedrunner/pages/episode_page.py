@@ -57,7 +57,7 @@ def episodes_page(run: RunData) -> Context:
 def find_episode(run: RunData, key: str) -> Trajectory:
     """Return a finished episode, or one that was played in a sleep. Raises `NotFound`."""
     for record in run.sleeps if key.startswith("sleep/") else ():
-        for again in reversed(record.attempts):
+        for again in reversed(record.episodes):
             if again.episode == key:
                 return again
     row = next((row for row in run.rows if row.episode == key), None)

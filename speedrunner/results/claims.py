@@ -293,13 +293,15 @@ def _find_deciding(rows: Sequence[JudgedRow], needed: int) -> JudgedRow:
 
 
 def find_finished(row: Claim, model: ModelVariant, conditions: Sequence[Condition]) -> Runs:
-    """Return the runs of a comparison's sides that have finished all of their checkpoints, and as many as it
-    needs."""
+    """Return the runs of a comparison's sides that have finished all of their checkpoints, and as many as the
+    comparison needs of their condition."""
+    sides = [*chain(*row.pairs)]
     found = {}
-    for side in chain(*row.pairs):
+    for side in sides:
         played = ModelVariant(side.model) if side.model else model
         runs = find_runs(conditions, side.env, side.treatment, played).items()
-        least = 1 + max(0, side.point)
+        condition = side._replace(point=0)
+        least = 1 + max(0, *(other.point for other in sides if other._replace(point=0) == condition))
         found[side] = {key: run for key, run in runs if len(run.points) >= least and not run.unfinished}
     return found
 

@@ -109,7 +109,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
             {
                 **{name: getattr(record, name, None) for name in SLEEP_TYPES},
                 "llm_calls": len(record.turns),
-                "replayed": len(record.attempts),
+                "replayed": len(record.episodes),
                 **_spent(key, record.usage, costs),
                 "thought_cut": inducer.thought_cut_share,
                 "prefix_before": prefix.before if prefix else None,

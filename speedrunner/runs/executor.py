@@ -277,7 +277,7 @@ class Executor:
             edits=tools.edits,
             seconds=round(journal.seconds, 3),
             error=tools.error,
-            attempts=tools.episodes,
+            episodes=tools.episodes,
             prefix=prefix,
             shown=tools.shown,
         )

@@ -67,7 +67,7 @@ def _sleep_metrics(number: int, run: RunData) -> dict[str, float]:
     found = {
         "accepted": record.accepted,
         "refused": record.refused,
-        "replayed": len(record.attempts),
+        "replayed": len(record.episodes),
         "llm_calls": len(record.turns),
         "seconds": record.seconds,
         "skills": len(policy.skills),

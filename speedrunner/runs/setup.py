@@ -19,6 +19,7 @@ from serving.usage import Prices
 from serving.weights import prepare
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.loop import plain_messages
+from speedrunner.config.names import split_version
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, check_returned
@@ -250,16 +251,14 @@ def find_policy(name: str) -> tuple[RunData, int]:
 
     Raises `RunDirectoryError`: the run or the version does not exist.
     """
-    path, colon, wanted = name.rpartition(":")
-    if not colon or Path(name).exists():
-        path, wanted = name, ""
-    elif not wanted.removeprefix("v").isdecimal():
+    path, wanted = split_version(name)
+    if wanted is not None and not wanted.isdecimal():
         raise RunDirectoryError(f"{name!r} is not a policy; write RUN or RUN:VERSION, such as runs/demo:2")
     run = load(path)
     there = run.policies.versions()
     if not there:
         raise RunDirectoryError(f"{run.path} has no policy yet")
-    version = int(wanted.removeprefix("v")) if wanted else there[-1]
+    version = there[-1] if wanted is None else int(wanted)
     if version not in there:
         known = f"v{there[0]:04d} to v{there[-1]:04d}"
         raise RunDirectoryError(f"{run.path} has no policy v{version:04d}; it has {known}")

@@ -19,6 +19,8 @@ from typing import BinaryIO
 RECORD_BYTES = 64 * 2**20
 """Maximum bytes of one record, a line or a whole file; longer ones are refused."""
 
+_BLOCK_BYTES = 2**20
+
 _FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
 OUTPUT_MODE = 0o777
 """Permissions of an output of a command, from which the umask is subtracted."""
@@ -82,13 +84,20 @@ def read_content(path: Path) -> bytes:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy the content of a file of any size. Raises `StorageError`, also if the source is a link."""
-    with (
-        explain_errors(source, "read"),
-        os.fdopen(open_regular(source, os.O_RDONLY), "rb") as file,
-        target.open("wb") as copied,
-    ):
-        shutil.copyfileobj(file, copied)
+    """Copy the content of a file of any size. Raises `StorageError`, also if one of the two is a link."""
+    with explain_errors(target, "written"):
+        descriptor = open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            for block in _read_blocks(source):
+                write_all(descriptor, block)
+        finally:
+            os.close(descriptor)
+
+
+def _read_blocks(path: Path) -> Iterator[bytes]:
+    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block
 
 
 def remove(path: Path) -> None:

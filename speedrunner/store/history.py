@@ -145,8 +145,8 @@ class History:
 
     def _sleeps(self, part: Part) -> Iterator[SleepRecord]:
         for record in part.run.sleeps:
-            attempts = [self._shown(episode, part.shift) for episode in record.attempts]
-            yield msgspec.structs.replace(record, sleep=record.sleep + part.shift, attempts=attempts)
+            episodes = [self._shown(episode, part.shift) for episode in record.episodes]
+            yield msgspec.structs.replace(record, sleep=record.sleep + part.shift, episodes=episodes)
 
     def _shown(self, trajectory: Trajectory, shift: int) -> Trajectory:
         return msgspec.structs.replace(
@@ -170,8 +170,8 @@ class History:
                 index = run.policies.index(version)
                 (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
         for record in self._sleeps(part):
-            attempts = [self._plain(episode) | names for episode in record.attempts]
-            content = msgspec.to_builtins(record) | {"attempts": attempts} | names
+            episodes = [self._plain(episode) | names for episode in record.episodes]
+            content = msgspec.to_builtins(record) | {"attempts": episodes} | names
             (folder / f"sleeps/{record.sleep:04d}.json").write_bytes(msgspec.json.encode(content))
 
     def _plain(self, trajectory: Trajectory) -> Json:

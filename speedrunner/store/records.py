@@ -372,7 +372,8 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         sleep: 1 for the run's first; the resulting policy has the same number.
         rollouts: training rollouts since the previous sleep, over which its cost is spread.
         error: what ended the work early (a context overflow, for example).
-        attempts: episodes that the method played in the sleep (`SleepTools.play_task`); part of its cost.
+        episodes: those that the method played in the sleep (`SleepTools.play_task`); part of its cost. Files
+            call them `attempts`.
         prefix: change of the prompt prefix; `None` on the chat API.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
     """
@@ -384,7 +385,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     edits: list[Edit]
     seconds: Number
     error: str | None = None
-    attempts: list[Trajectory] = []
+    episodes: list[Trajectory] = msgspec.field(name="attempts", default_factory=list)
     prefix: PrefixChange | None = None
     shown: Number | None = None
     format: Integer = FORMAT
@@ -392,7 +393,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     @property
     def turns(self) -> list[Turn]:
         """Return the turns of all agents, then those of the played episodes."""
-        parts: list[AgentRecord | Trajectory] = [*self.agents, *self.attempts]
+        parts: list[AgentRecord | Trajectory] = [*self.agents, *self.episodes]
         return [turn for part in parts for turn in part.turns]
 
     @property

@@ -86,7 +86,8 @@ class SleepJournal:
         self._steps = steps
         self._prepare = prepare
         self._note = note
-        self._began = time.monotonic() - max((step.seconds for step in steps), default=0.0)
+        self._last_step_s = max((step.seconds for step in steps), default=0.0)
+        self.skip_repetition()
         prepare()
         files.write_atomic(path, b"".join(json_records.encode(step) + b"\n" for step in steps))
 
@@ -94,6 +95,10 @@ class SleepJournal:
     def seconds(self) -> float:
         """Return the duration of the sleep so far, in all processes."""
         return time.monotonic() - self._began
+
+    def skip_repetition(self) -> None:
+        """Continue the sleep's duration from its last step: the time since then has only repeated steps."""
+        self._began = time.monotonic() - self._last_step_s
 
     def turns(self, agent: int) -> list[RecordedTurn]:
         """Return the turns of an agent in another process."""
@@ -112,8 +117,8 @@ class SleepJournal:
         self._append(number=number, played=played)
 
     def _append(self, **step: Any) -> None:
-        seconds = round(self.seconds, 3)
-        record = SleepStep(sleep=self._sleep, attempt=self._attempt, seconds=seconds, **step)
+        self._last_step_s = round(self.seconds, 3)
+        record = SleepStep(sleep=self._sleep, attempt=self._attempt, seconds=self._last_step_s, **step)
         self._prepare()
         json_records.append_record(self._path, record, durable=True)
         self._note()

@@ -71,7 +71,7 @@ def process(model_config: ModelConfig, inducer: ModelConfig | None = None, **pri
 def usage_of(record: SleepRecord) -> Usage:
     """Tokens of all turns of a sleep's agents, and of what was played again."""
     turns = [turn for agent in record.agents for turn in agent.turns]
-    return sum((each.usage for each in (*turns, *record.attempts)), Usage())
+    return sum((each.usage for each in (*turns, *record.episodes)), Usage())
 
 
 def request(episode: str = "train/0000") -> LedgerRow:

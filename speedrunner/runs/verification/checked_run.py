@@ -132,7 +132,7 @@ class CheckedRun:
                 for each in self.run.played(phase, number, every_attempt=True):
                     yield RecordedEpisode(each, phase, number)
         for record in self.run.sleeps:
-            for each in record.attempts:
+            for each in record.episodes:
                 yield RecordedEpisode(each, "sleep", record.sleep)
 
     def spec(self, played: RecordedEpisode) -> ActorSpec:

@@ -43,6 +43,15 @@ def test_a_run_is_named_by_what_differs_from_the_defaults(golden: Golden) -> Non
     golden("config/run_names.txt", table(names))
 
 
+def test_conditions_with_different_names_differ() -> None:
+    off, zero = (
+        identify_condition(compose(["env=crafter", f"env.zombie_frequency={value}"]))
+        for value in ("off", "0")
+    )
+    assert off.names != zero.names
+    assert off != zero
+
+
 def start(source: Config, *given: str) -> Config:
     """A run that starts from another one, as a grid makes it."""
     config = compose([*given, f"run.start_from={source.run.dir}"])
@@ -69,6 +78,13 @@ class TestOfARunThatBeginsWithAnother_s:
         shutil.rmtree(tmp_path / "mine")
         moved = from_mapping(to_mapping(config))
         assert identify_condition(moved) == identify_condition(config)
+
+    def test_a_version_is_named_alike_however_it_is_written(self) -> None:
+        configs = [
+            compose([f"run.start_from=runs/mine:{version}"]) for version in ("2", "v2", "0002", "v0002")
+        ]
+        assert {identify_condition(config) for config in configs} == {identify_condition(configs[0])}
+        assert identify_condition(configs[0]).names[1] == "speedrunner-from_mine_2"
 
     def test_a_history_that_it_does_not_carry_is_named_if_it_trains(self) -> None:
         given = ["run.start_from=runs/mine:2", "run.carry_history=false"]

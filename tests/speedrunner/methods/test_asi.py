@@ -181,7 +181,7 @@ class TestVerification:
             ("hurry", False),
         ]
         assert check_policies(open_checked(run.dir)).level == "ok"
-        (attempt,) = sleep.attempts
+        (attempt,) = sleep.episodes
         assert (attempt.task, attempt.termination) == (run.data.trajectories()[0].task, Termination.SUCCESS)
         tokens = (
             sum(turn.usage.prompt for agent in sleep.agents for turn in agent.turns) + attempt.usage.prompt
@@ -200,7 +200,7 @@ class TestVerification:
         run = corridor(inducer(loop, actor=self.actor(call("stride", steps=1))))
         await run.play("method=asi_replay", "run.rollouts=1", "run.test_episodes=0")
         (sleep,) = run.data.sleeps
-        executed = sleep.attempts[0].turns[0].executed
+        executed = sleep.episodes[0].turns[0].executed
         assert executed is not None
         assert str(executed.error).startswith("EpisodeEnded: ")
         assert [each.name for each in run.data.policies.load(1).skills] == ["stride"]

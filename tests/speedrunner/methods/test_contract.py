@@ -51,9 +51,9 @@ def replayed(shared_corridor: Runs) -> ScriptedRun:
 class TestReplay:
     def test_a_task_played_again_is_the_sleeps_and_no_episode(self, replayed: ScriptedRun) -> None:
         sleep, later = replayed.data.sleeps
-        again = sorted(each.episode for each in sleep.attempts)  # they were played side by side
+        again = sorted(each.episode for each in sleep.episodes)  # they were played side by side
         assert again == ["sleep/0001/again/0000", "sleep/0001/again/0001"]
-        assert {each.termination for each in sleep.attempts} == {Termination.SUCCESS}
+        assert {each.termination for each in sleep.episodes} == {Termination.SUCCESS}
         assert keys(replayed.data) == PLANNED
         assert replayed.data.policies.load(1).notes == "Task 3: success.\nTask 4: success.\n"
         rows = [each for each in replayed.data.requests if Labels.of(each.labels).phase == "sleep"]

@@ -114,7 +114,7 @@ async def test_a_batch_in_which_every_episode_ends_by_a_fault(corridor: Runs, me
     await run.play("run.rollouts=2", "run.test_episodes=0")
     (sleep,) = run.data.sleeps
     assert {row.termination for row in run.data.episodes} == {Termination.ENGINE_ERROR}
-    assert sleep.attempts == []
+    assert sleep.episodes == []
     before, after = policies(run)
     if method not in INDUCING:
         assert (after.module, after.notes, after.method) == (before.module, before.notes, before.method)

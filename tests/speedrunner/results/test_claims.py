@@ -10,6 +10,7 @@ from speedrunner.config.condition import Choice
 from speedrunner.config.grid import grid_of
 from speedrunner.config.names import identify_condition
 from speedrunner.results.claims import (
+    Claim,
     JudgedClaim,
     claim_tables,
     count_verdicts,
@@ -204,6 +205,12 @@ class TestRuns:
         runs += [summary("babyai", "speedrunner", 3, checkpoint(150, [{"score": 0.0}]), unfinished=[200])]
         found = judge("babyai-near-perfect", runs)
         assert (found.verdict, found.deciding.seeds) == ("supported", 3)
+
+    def test_a_run_with_too_few_checkpoints_for_one_side_counts_for_neither(self) -> None:
+        row = Claim("two", measure="score", relation="difference", a="babyai opo", b="babyai opo second")
+        run = summary("babyai", "opo", 0, checkpoint(0, [{"score": 1.0}]))
+        ((judged,),) = [each.rows for each in judge_claims([[row]], group_runs([run])[0])]
+        assert (judged.has_runs, judged.reason) == (False, "no finished run of opo on babyai")
 
     def test_a_claim_about_one_model_uses_its_runs_alone(self) -> None:
         def calls(model: str, last: float) -> list[RunResult]:

@@ -252,7 +252,7 @@ async def test_episodes_that_are_played_again_take_slots_too(corridor: Runs, tmp
     one = Sweep(corridor(policy))
     await one.play("method=asi_replay", "method=asi_replay run.seed=1", at_once=1)
     assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 1
-    assert [len(record.attempts) for record in load(tmp_path / "0").sleeps] == [1, 0]
+    assert [len(record.episodes) for record in load(tmp_path / "0").sleeps] == [1, 0]
 
 
 def test_the_command_shows_what_was_played_where_a_run_could_not_begin(

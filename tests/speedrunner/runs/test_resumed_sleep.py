@@ -12,6 +12,7 @@ import pytest
 
 from serving.apis.completions import TokenConversation
 from serving.errors import ServingError
+from speedrunner.agents.loop import Toolbox, ToolReply
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
@@ -176,6 +177,26 @@ async def test_turns_in_a_journal_count_after_the_wall_clock_too(stopped: Script
         "the sleep's 14400 s were over after 6 calls of the inducer; the edits accepted before that are kept"
     )
     assert [skill.name for skill in stopped.data.policies.load(1).skills] == ["to_flag", "spare"]
+
+
+async def test_repeating_a_sleep_takes_none_of_its_time(
+    stopped: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
+    for module in ("methods.method_base", "store.sleep_journal"):
+        monkeypatch.setattr(f"speedrunner.{module}.time", clock)
+    calls, execute = count(), Toolbox.execute
+
+    async def repeat_slowly(*args: Any) -> ToolReply:
+        if next(calls) < 5:  # the five recorded calls
+            clock.advance(stopped.data.settings.run.sleep_wall_s)
+        return await execute(*args)
+
+    monkeypatch.setattr(Toolbox, "execute", repeat_slowly)
+    await stopped.play()
+    (record,) = stopped.data.sleeps
+    assert (record.error, len(record.agents[0].turns)) == (None, len(INDUCER) + 1)
+    assert record.seconds < stopped.data.settings.run.sleep_wall_s
 
 
 async def test_a_sleep_continues_before_a_turn_that_was_half_written(stopped: ScriptedRun) -> None:

@@ -55,7 +55,7 @@ class TestWhatIsSeenOfAnOutcome:
         run = make_run(tmp_path / "run", 3)
         with RunDirectory.open_for_writing(run.path) as directory:
             played_again = sleep(2)
-            played_again.attempts = [trajectory("sleep/0002/again/0000")]
+            played_again.episodes = [trajectory("sleep/0002/again/0000")]
             directory.write_sleep(played_again)
         expected = {"score": 1.0, "success": True} | ({"detail": {"steps": 3}} if sees == "detail" else {})
         with History(run, sees).files() as folders:

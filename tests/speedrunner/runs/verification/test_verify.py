@@ -72,7 +72,7 @@ async def test_attempts_in_sleeps_are_played_again_with_the_skills_that_they_tri
 
     run = corridor(inducer(STRIDE, actor=again), "method=asi_replay", "run.rollouts=2", "run.test_episodes=0")
     await run.play()
-    (attempt, *_) = run.data.sleeps[0].attempts
+    (attempt, *_) = run.data.sleeps[0].episodes
     assert attempt.module
     found = await verified(run.dir)
     assert statuses(found) == GOOD
