@@ -12,21 +12,20 @@ from envs import Task
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.options import check_keys
-from speedrunner.agents.actor import Actor
-from speedrunner.agents.episode import Watch
+from speedrunner.agents.actor import Actor, ActorSpec
+from speedrunner.agents.episode import Episode, EpisodeContext, Watch, play_episode
 from speedrunner.agents.reading import turn_lines
 from speedrunner.agents.texts import answer_lines, message_lines, short_headline
 from speedrunner.cli.command import Overrides, carry_out
 from speedrunner.cli.output import SafeConsole
 from speedrunner.cli.run_summary import configure_logging
 from speedrunner.config.compose import compose
-from speedrunner.runs.executor import Executor, RunStopped
-from speedrunner.runs.open_run import open_new_run
-from speedrunner.runs.plan import Due, Evaluate
+from speedrunner.methods.method_base import check_returned
+from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.servers import fit_models, serve_models
 from speedrunner.runs.setup import Setup, set_up
-from speedrunner.store.records import Turn
+from speedrunner.store.records import Labels, Termination, Turn
 
 
 def episode(overrides: Overrides = None) -> None:
@@ -44,33 +43,36 @@ def episode(overrides: Overrides = None) -> None:
 
 
 async def _play_episode(setup: Setup, console: SafeConsole) -> None:
-    """Play a run of one episode in a temporary folder, with the initial policy."""
+    """Play the chosen task once with the initial policy; the logs of servers are in a temporary folder."""
     check_keys(setup.services)
-    task, policy = choose_task(setup), setup.initial_policy()
-    step = Evaluate(checkpoint=0, policy=0, tasks={"episode": task})
+    method, task, policy = setup.method, choose_task(setup), setup.initial_policy()
+    spec = check_returned(method, "agent", method.agent(policy, task, setup.env), ActorSpec)
+    spec = spec.with_part(setup.config.library)
+
+    async def play(context: EpisodeContext, spec: ActorSpec) -> Termination:
+        return check_returned(method, "play", await method.play(policy, spec, context), Termination)
+
     with (
         tempfile.TemporaryDirectory(prefix="speedrunner-episode-") as folder,
-        open_new_run(setup, Path(folder), policy) as directory,
         Progress(console, total=1, finished=0) as progress,
     ):
-        async with setup.workers(1) as pool:
-            async with pool.worker() as worker:  # reports a missing task before a server starts
-                module = setup.method.agent(policy, task, setup.env).library.module()
-                await worker.reset(task, module, setup.env.limits.actions)
+        async with setup.workers(1) as pool, pool.worker() as worker:
+            # Reports a missing task before a server starts.
+            await worker.reset(task, spec.library.module(), setup.env.limits.actions)
             fitted = await fit_models(setup, progress.say)
             async with (
                 serve_models(fitted, Path(folder), progress) as engines,
-                engines.open_models(fitted, directory.append_request) as (model, others),
+                engines.open_models(fitted, lambda row: None) as (model, others),
             ):
-                executor = Executor(
-                    directory,
-                    setup.method,
+                played = await play_episode(
                     Actor(setup.env, model, setup.config, others),
-                    pool,
+                    Episode("episode", task, policy=0),
+                    spec,
+                    worker,
+                    Labels(phase="test", policy=0),
+                    play=play,
                     watch=_print_turns(console.say),
                 )
-                await executor.execute([Due(step, step.tasks)])
-        (played,) = directory.read().evaluations()
     console.say(f"=== {short_headline(played)}")
     if played.termination.is_fault:
         raise RunStopped(f"the episode ended by {played.termination}: {played.error}")

@@ -9,7 +9,6 @@ from pathlib import Path
 from serving.meter import Reconciliation
 from speedrunner.cli.command import carry_out
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.config.grid import AT_ONCE
 from speedrunner.config.schema import Config
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
 from speedrunner.results.frames import frame_sleeps
@@ -34,7 +33,9 @@ def configure_logging(config: Config) -> None:
         logging.getLogger(package).setLevel(config.verbosity.upper())
 
 
-def play_and_print(runs: Sequence[PlannedRun], at_once: int = AT_ONCE, log_prefix: str = "") -> None:
+def play_and_print(
+    runs: Sequence[PlannedRun], at_once: int | None = None, log_prefix: str | None = None
+) -> None:
     """Play runs, and print their results. Raises `RunStopped` if a run stopped, and the errors of
     `play_runs`."""
     console = SafeConsole()

@@ -130,10 +130,10 @@ async def open_run(
     """
     options = setup.config.run
     path, steps = Path(options.dir), setup.plan()
-    initial = None
+    initial, first_prompt = None, 0
     if not (path / "config.yaml").exists():  # checked before a folder is created
         initial = setup.initial_policy()
-        check_models(setup, initial)
+        first_prompt = check_models(setup, initial)
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         extension = check_configuration(stored, setup) if stored.files.config.exists() else None
@@ -152,6 +152,11 @@ async def open_run(
             setup = await fit(setup)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
+            if first_prompt >= (context := setup.model_config.context):
+                progress.say(
+                    f"warning: the actor's first prompt has at least {first_prompt:,} tokens, and its context"
+                    f" {context:,}: every episode will end with context_overflow"
+                )
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
             if extension:
@@ -198,12 +203,18 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Ite
 def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:
     """Return the record of this process, if it may resume the run.
 
-    Raises the errors of `identity`, `with_recorded_contexts` and `accept_changes`.
+    Raises the errors of `identity`, `with_recorded_contexts` and `accept_changes`, and `RunDirectoryError` if
+    the run has episodes and no record of the process that played them.
 
     Args:
         say: called with a line about each action.
     """
     before = run.processes
+    if run.episodes and not before:
+        raise RunDirectoryError(
+            f"{run.path} has episodes, but no {run.files.processes.name}, which says with which inputs they"
+            " were played: restore that file, or start another run with run.dir=NEW"
+        )
     process = identity(with_recorded_contexts(run.path, before, setup), say)
     if before:
         process = accept_changes(run.path, before[-1], process, accept=setup.config.run.accept_changes)

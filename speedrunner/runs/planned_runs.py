@@ -190,7 +190,7 @@ def _share_parts(groups: list[list[list[PlannedRun]]], number: int) -> list[int]
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """What the unfinished ones of some runs would do.
+    """What is left to play of some runs.
 
     Attributes:
         runs: number of unfinished runs.

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from serving.errors import ServerDied, ServerFailed, ServingError
 from serving.meter import Reconciliation
-from speedrunner.config.grid import AT_ONCE
 from speedrunner.plain.console import visible
 from speedrunner.runs.open_run import OpenRun, open_run
 from speedrunner.runs.planned_runs import AHEAD, PlannedRun, is_unfinished, split_by_server
@@ -51,32 +50,32 @@ async def play_runs(
     runs: Sequence[PlannedRun],
     console: Console,
     shutdown: Shutdown,
-    at_once: int = AT_ONCE,
-    log_prefix: str = "",
+    at_once: int | None = None,
+    log_prefix: str | None = None,
 ) -> PlayResult:
     """Start or resume runs: those with the same model concurrently, one model after another.
 
     A run that starts from another run's policy waits for it. A run that stops does not affect the others. A
     death of a server is survived. Recorded data is always kept, and the same call resumes the runs.
 
-    A run alone has its server's log in its directory and a live line of progress, and its error is raised.
-
     Args:
-        at_once: number of concurrent episodes over all runs.
-        log_prefix: prefix of the names of servers' logs, if other processes write to the same folder.
+        at_once: number of concurrent episodes over all runs; `None`: `runs` is a single run, which has its
+            own `run.in_flight` and a live line of progress, and its error is raised.
+        log_prefix: prefix of the names of servers' logs in the folder that contains the runs' directories;
+            `None`: they are in the directory of the server's first run.
 
     Raises:
-        RunDirectoryError, LockHeld: a directory cannot be used; nothing was started.
+        RunDirectoryError: a directory cannot be used; nothing was started.
         Interrupted: a shutdown was requested, or the time is over (`TimeIsUp`).
         ServingError: the server did not start, and all runs share it.
         InvalidModelConfig, ServerFailed: an API key is missing, or a model does not fit the GPUs or its
             server.
-        RunStopped, StorageError, WorkerError: a run alone stopped.
+        LockHeld, RunStopped, StorageError, WorkerError: with `at_once=None`, the run cannot start, or it
+            stopped. Otherwise, these errors are in `PlayResult.failures`.
     """
-    is_alone = len(runs) == 1
-    left = [run for run in runs if is_alone or is_unfinished(run)]
+    left = [run for run in runs if at_once is None or is_unfinished(run)]
     unfinished = {run.path for run in left}
-    session = _Session(console, shutdown, at_once, log_prefix, is_alone, len(runs), unfinished)
+    session = _Session(console, shutdown, at_once, log_prefix, len(runs), unfinished)
     if len(left) < len(runs):
         session.say_counts(running=0)
     reconciliations: list[Reconciliation] = []
@@ -134,21 +133,25 @@ class _Session:
 
     console: Console
     shutdown: Shutdown
-    at_once: int
-    log_prefix: str
-    is_alone: bool
+    at_once: int | None
+    log_prefix: str | None
     total: int
     unfinished: set[str]
     failures: dict[str, str] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
+
+    @property
+    def is_single(self) -> bool:
+        """Return whether the run is played by itself, not as one of a list."""
+        return self.at_once is None
 
     def say(self, line: str) -> None:
         """Print a line."""
         self.console.print(visible(line), soft_wrap=True)
 
     def say_counts(self, running: int) -> None:
-        """Print how many of several runs are finished, running, waiting and stopped."""
-        if not self.is_alone:
+        """Print how many runs of a list are finished, running, waiting and stopped."""
+        if not self.is_single:
             finished = self.total - len(self.unfinished)
             waiting = len(self.unfinished) - len(self.stopped) - running
             counts = {"running": running, "waiting": waiting, "stopped": len(self.stopped)}
@@ -162,7 +165,7 @@ class _RunsOfServer:
     def __init__(self, session: _Session, queue: list[PlannedRun]) -> None:
         self._session = session
         self._queue = queue
-        self._slots = None if session.is_alone else asyncio.Semaphore(session.at_once)
+        self._slots = None if session.at_once is None else asyncio.Semaphore(session.at_once)
         self._server_setup: Setup | None = None
         """The models with the shared server's contexts; resumed runs may use less of their context."""
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
@@ -182,10 +185,12 @@ class _RunsOfServer:
     async def play(self) -> list[Reconciliation]:
         """Play the runs to their ends. Return the engines' reconciliations."""
         session = self._session
+        session.shutdown.begin()  # the cleanup after the previous server is over
         async with self._directories:
             try:
-                if not session.is_alone:  # the directory of a run alone is checked first
-                    await self._fit_models(self._queue[0].setup)
+                # The directory of a single run is checked first.
+                if not session.is_single and (planned := self._choose_next()) is not None:
+                    await self._fit_models(planned.setup)
                 await self._start_more()
                 reconciliations = await self._play_on_server() if self._active else []
             finally:
@@ -214,13 +219,14 @@ class _RunsOfServer:
         session, first = self._session, self._opened[0]
         assert self._server_setup is not None
         async with AsyncExitStack() as stack:
-            if session.is_alone:
-                served = serve_models(first.setup, first.directory.path, first.progress)
+            if session.is_single:
+                setup, progress = first.setup, first.progress
             else:
+                setup = self._server_setup
                 progress = stack.enter_context(Progress(session.console, 1, 0, "sweep"))
-                folder = first.directory.path.parent
-                served = serve_models(self._server_setup, folder, progress, session.log_prefix)
-            engines = await stack.enter_async_context(served)
+            own = first.directory.path
+            folder, prefix = (own, "") if session.log_prefix is None else (own.parent, session.log_prefix)
+            engines = await stack.enter_async_context(serve_models(setup, folder, progress, prefix))
             self._engines.set_result(engines)
             try:
                 while self._active:
@@ -245,7 +251,7 @@ class _RunsOfServer:
             self._queue.remove(planned)
             directory, workers = AsyncExitStack(), AsyncExitStack()
             try:
-                name = "" if session.is_alone else planned.name
+                name = "" if session.is_single else planned.name
                 opening = open_run(planned.setup, session.console, self._fit_models, name)
                 run = await directory.enter_async_context(opening)
                 if run is None:  # it was finished before, perhaps by another process meanwhile
@@ -260,7 +266,7 @@ class _RunsOfServer:
                     self._queue.insert(0, planned)
                     self._is_crowded = True
                     continue
-                if session.is_alone or not isinstance(error, Exception):
+                if session.is_single or not isinstance(error, Exception):
                     raise
                 self._fail(planned, error)
                 session.say_counts(len(self._active))
@@ -272,7 +278,9 @@ class _RunsOfServer:
 
     def _choose_next(self) -> PlannedRun | None:
         wanted = sum(run.setup.config.run.in_flight for run in self._active.values())
-        if self._active and (self._is_crowded or wanted >= AHEAD * self._session.at_once):
+        at_once = self._session.at_once
+        is_busy = at_once is not None and wanted >= AHEAD * at_once
+        if self._active and (self._is_crowded or is_busy):
             return None
         return next((run for run in self._queue if run.after not in self._session.unfinished), None)
 
@@ -290,7 +298,7 @@ class _RunsOfServer:
         except ServerDied as error:
             self._death = error
         except Exception as error:
-            if session.is_alone:
+            if session.is_single:
                 raise
             self._fail(run, error)
         else:

@@ -48,8 +48,11 @@ class Engines:
     async def open_models(
         self, setup: Setup, write_row: Callable[[LedgerRow], None], spent: float = 0.0
     ) -> AsyncIterator[tuple[Model, Model]]:
-        """Yield the model of the actor and that of every other role; often the same. `spent` are USD of the
-        cap."""
+        """Yield the model of the actor and that of every other role; often the same.
+
+        Args:
+            spent: USD that earlier processes of the run have spent; it counts towards the cap.
+        """
         spending = Spending(setup.config.serving.spending_cap_usd, spent)
         model_configs = {self.actor: setup.model_config}
         model_configs.setdefault(self.others, setup.inducer_model_config)

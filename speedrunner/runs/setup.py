@@ -208,11 +208,14 @@ def inducer_model_config(config: Config, actor: ModelConfig, *, learns: bool = T
     )
 
 
-def check_models(setup: Setup, policy: Policy) -> None:
+def check_models(setup: Setup, policy: Policy) -> int:
     """Check the models of a new run against their files, and that the actor's first prompt fits its context.
 
     The prompt is counted without an observation, since a simulator takes seconds to open a task, and without
     skills: an episode with too many of them ends scored as it stands.
+
+    Returns the tokens of the first prompt with the skills that the actor sees, which may be more than the
+    context; 0 if unknown.
 
     Raises `InvalidConfig` if it does not fit, and the errors of `check_files` and `prepare`.
     """
@@ -226,14 +229,18 @@ def check_models(setup: Setup, policy: Policy) -> None:
             tokenizer = check_files(model_config, prepare(model_config, lambda line: None), starts=starts)
     actor = setup.model_config
     if tokenizer is None or actor.hosted:
-        return
-    spec = setup.actor_spec(msgspec.structs.replace(policy, module="", skills=()))
-    messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
-    tokens = len(Transcript(actor, spec.role, tokenizer, messages, spec.list_tools(setup.env)).ids)
+        return 0
+
+    def count_tokens(spec: ActorSpec) -> int:
+        messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
+        return len(Transcript(actor, spec.role, tokenizer, messages, spec.list_tools(setup.env)).ids)
+
+    tokens = count_tokens(setup.actor_spec(msgspec.structs.replace(policy, module="", skills=())))
     if tokens >= actor.context:
         raise InvalidConfig(
             f"model.context={actor.context}: the actor's first prompt has at least {tokens} tokens"
         )
+    return count_tokens(setup.actor_spec(policy).with_part(setup.config.library)) if policy.skills else tokens
 
 
 def make_env(config: Config, model_config: ModelConfig) -> TextEnv:

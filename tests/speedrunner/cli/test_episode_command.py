@@ -9,9 +9,13 @@ from envs import Task
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.episode_command import choose_task
 from speedrunner.config.compose import compose
+from speedrunner.library.library import Library
 from speedrunner.runs.setup import set_up
-from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import RunDirectory
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse, say
 from tests.scripted_runs import Runs, hosted_model_config
+from tests.toy_env import Corridor
 
 
 def test_every_role_but_the_actor_is_played_by_the_inducers_model(
@@ -36,6 +40,26 @@ def test_every_role_but_the_actor_is_played_by_the_inducers_model(
     assert used is not None
     # The critic's tokens have the price of its own model, a hundred times that of the actor's.
     assert float(used[4]) > sum(map(int, used.groups()[:3])) * 10e-6
+
+
+def test_an_infrastructure_error_ends_it_after_one_try(corridor: Runs) -> None:
+    run = corridor(lambda request: refuse(404, "gone") if request.tools else say(""))
+    done = run.cli("method=react", command="episode")
+    assert done.returncode == 1
+    assert "status 404: gone" in done.stderr
+    assert len([request for request in run.server.requests if request.tools]) == 1
+
+
+def test_the_skills_draw_the_same_numbers_in_each_call(corridor: Runs, tmp_path: Path) -> None:
+    draw = 'import random\n\n\ndef draw() -> str:\n    """Draw."""\n    return str(random.random())'
+    library = Library(Corridor().primitives).write(draw, sleep=1)
+    with RunDirectory.open_for_writing(tmp_path / "learnt") as directory:
+        directory.write_config("{}")
+        directory.write_policy(library.policy(Policy(version=0)))
+    run = corridor(lambda request: call("draw"), f"run.start_from={tmp_path}/learnt", "run.rollouts=0")
+    printed = [run.cli("model.actor.max_calls=1", command="episode").stdout for _ in range(2)]
+    first, second = (re.findall(r"0\.\d{9,}", text) for text in printed)
+    assert first == second != []
 
 
 def chosen(*overrides: str) -> Task:

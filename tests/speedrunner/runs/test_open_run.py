@@ -198,6 +198,13 @@ class TestWithAServer:
         await run.play(*LONG)
         assert [process.actor.context for process in run.data.processes] == [8192, 8192]
 
+    async def test_a_run_without_the_inputs_of_its_episodes_is_refused(self, corridor: Runs) -> None:
+        run = corridor(script())
+        await self.interrupted(run)
+        run.data.files.processes.unlink()
+        with pytest.raises(RunDirectoryError, match=r"has episodes, but no processes\.jsonl, which says"):
+            await run.play(*LONG)
+
     async def test_a_server_with_less_than_the_run_recorded_is_refused(self, corridor: Runs) -> None:
         run = corridor(script())
         await self.interrupted(run)

@@ -9,9 +9,11 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from rich.console import Console
@@ -22,6 +24,8 @@ from speedrunner.runs import player
 from speedrunner.runs.open_run import OpenRun
 from speedrunner.runs.planned_runs import set_up_runs
 from speedrunner.runs.player import MOST_DEATHS, PlayResult, play_runs, survive_deaths
+from speedrunner.runs.servers import fit_models, serve_models
+from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -61,13 +65,16 @@ class Sweep:
         path.write_text("".join(f"- {run}\n" for run in named))
         return path
 
-    async def play(self, *runs: str, shutdown: Shutdown | None = None, at_once: int = 64) -> PlayResult:
+    async def play(
+        self, *runs: str, shutdown: Shutdown | None = None, at_once: int = 64, log_prefix: str = ""
+    ) -> PlayResult:
         """Play them in this process."""
         output = io.StringIO()
         shutdown = shutdown or Shutdown(lambda line: None, 60.0)
         planned = set_up_runs(Grid(self.file(*runs), self.shared).runs())
         try:
-            return await shutdown.run(play_runs(planned, Console(file=output, width=200), shutdown, at_once))
+            console = Console(file=output, width=200)
+            return await shutdown.run(play_runs(planned, console, shutdown, at_once, log_prefix))
         finally:
             self.printed = output.getvalue()
 
@@ -150,14 +157,35 @@ async def test_a_drain_ends_all_of_them_in_good_order(corridor: Runs, tmp_path: 
     check_finished(tmp_path / "0", PLANNED, sleeps=2)
 
 
+async def test_a_signal_before_the_second_server_has_started_cancels_its_start(
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutdown = Shutdown(lambda line: None, 60.0)
+    fitted: list[Setup] = []
+
+    async def fit(setup: Setup, say: Callable[[str], None]) -> Setup:
+        if fitted:
+            shutdown._on_signal(signal.SIGINT)
+            await asyncio.sleep(0.01)
+        fitted.append(setup)
+        return await fit_models(setup, say)
+
+    monkeypatch.setattr(player, "fit_models", fit)
+    both = Sweep(corridor(script(walker)))
+    react = "method=react run.rollouts=0"
+    with pytest.raises(Interrupted):
+        await both.play(react, f"{react} serving.request_timeout_s=99", shutdown=shutdown)
+    assert len(fitted) == 1
+
+
 class TestARunThatBeginsWithAnother_sPolicy:
     @staticmethod
-    def entries(one: Sweep) -> tuple[str, ...]:
+    def entries(one: Sweep, setting: str = "") -> tuple[str, ...]:
         """The last of three skills is evaluated by a run that is listed before the one that learns."""
-        learn = f"{{method: speedrunner, run.dir: {one.folder}/learn}}"
+        learn = f"{{method: speedrunner, run.dir: {one.folder}/learn{setting}}}"
         return (
             f"{{method: speedrunner, run.rollouts: 0, run.dir: {one.folder}/after, "
-            f"run.start_from: {{run.dir: {one.folder}/learn}}}}",
+            f"run.start_from: {{run.dir: {one.folder}/learn{setting}}}}}",
             learn,
         )
 
@@ -171,12 +199,19 @@ class TestARunThatBeginsWithAnother_sPolicy:
         )
         assert [row.skill_calls for row in after.episodes] == [1, 1]
 
-    async def test_is_not_begun_where_that_has_stopped(self, corridor: Runs, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("setting", ["", ", serving.request_timeout_s: 99"])
+    async def test_is_not_begun_and_has_no_server_where_that_has_stopped(
+        self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+    ) -> None:
+        fit = AsyncMock(side_effect=fit_models)
+        monkeypatch.setattr(player, "fit_models", fit)
+
         def policy(request: Request) -> Answer:
             return refuse(404, "no") if "write_skill" in request.tools else script(walker)(request)
 
         one = Sweep(corridor(policy))
-        failures = (await one.play(*self.entries(one))).failures
+        failures = (await one.play(*self.entries(one, setting))).failures
+        assert fit.await_count == 1
         assert "status 404: no" in failures[f"{tmp_path}/learn"]
         assert failures[f"{tmp_path}/after"] == f"it starts from {tmp_path}/learn, which is not finished"
         assert not (tmp_path / "after").exists()
@@ -206,6 +241,19 @@ async def test_no_more_episodes_are_played_at_once_than_there_are_slots(
     entries = [f"method=react run.rollouts=0 run.test_episodes=8 run.in_flight={many}" for many in (8, 4)]
     await one.play(*entries, at_once=2)
     assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 2
+
+
+async def test_a_sweep_of_a_single_run_has_slots_and_the_log_of_its_part(
+    corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve = Mock(side_effect=serve_models)
+    monkeypatch.setattr(player, "serve_models", serve)
+    one = Sweep(corridor(script(walker)))
+    entry = "method=react run.rollouts=0 run.test_episodes=4 run.in_flight=4"
+    assert (await one.play(entry, at_once=1, log_prefix="part1of2_")).failures == {}
+    assert at_the_same_time(tmp_path / "0") == 1
+    _, folder, _, prefix = serve.call_args.args
+    assert (folder, prefix) == (tmp_path, "part1of2_")
 
 
 async def test_runs_of_two_models_in_folders_of_one_name_are_played_one_model_after_the_other(
