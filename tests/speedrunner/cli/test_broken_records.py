@@ -17,10 +17,12 @@ TRAINED, ROWS, LEDGER = "trajectories/batch_0000.jsonl", "episodes.jsonl", "requ
 
 
 def copy_damaged(folder: Path, name: str) -> Path:
-    """Return a copy of the stored run; the second line of one file is broken."""
+    """Return a copy of the stored run; the second line of one file is broken, its length as before."""
     copy = Path(shutil.copytree(STORED, folder / "runs/broken"))
     lines = (copy / name).read_bytes().splitlines(keepends=True)
-    lines[1] = lines[1][: len(lines[1]) // 2] + b"\x00 and garbage\n"
+    damage = b"\x00 and garbage"
+    start = len(lines[1]) // 2
+    lines[1] = lines[1][:start] + damage + lines[1][start + len(damage) :]
     (copy / name).write_bytes(b"".join(lines))
     return copy
 
