@@ -11,29 +11,22 @@ import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from envs import Split
 from envs.babyai import TASKS
 from models.tiny.actor_examples import WORLDS
-from models.tiny.teachers.bot import Work, player
+from models.tiny.teachers.bot import player
 from models.tiny.teachers.scripted_inducer import draw_parts, make_policy, session
-from serving import Usage
-from serving.conversation import Completion, Conversation
+from serving.conversation import Conversation
 from serving.model import Messages
 from serving.model_configs import load_model_config
-from serving.tokens.tools import checked_call
 from speedrunner.config.compose import compose
 from speedrunner.methods import Task, ToolSpec
 from speedrunner.results import RunData
-from speedrunner.runs.local_model import LocalModel, play_with
+from speedrunner.runs.local_model import LocalModel, ProgrammedConversation, estimate_tokens, play_with
 from speedrunner.runs.setup import set_up
 
 SLEEPS = 4
 """Sleeps per run."""
-
-CHARS = 8
-"""Characters per token, to estimate token counts."""
 
 
 @dataclass(frozen=True)
@@ -72,33 +65,11 @@ class RunSettings:
         return [Task("babyai", TASKS[0], index) for index in rng.sample(WORLDS, SLEEPS * self.batch)]
 
 
-class _Programmed(Conversation):
-    """An agent's conversation, answered by a program."""
-
-    def __init__(self, work: Work, tools: list[ToolSpec], read: int) -> None:
-        self._work, self._tools = work, {tool.name: tool for tool in tools}
-        self._told: str | None = None
-        self._read = read
-
-    async def request_answer(self) -> Completion:
-        thought, call = next(self._work) if self._told is None else self._work.send(self._told)
-        reasoning, action = _tokens(thought), _tokens(str(call.arguments)) + 2
-        usage = Usage(prompt=self._read, completion=reasoning + action, reasoning=reasoning)
-        self._read += usage.completion
-        made = checked_call(call, self._tools, "")
-        return Completion(text="", reasoning=thought, call=made, problem=None, usage=usage, seconds=0.0)
-
-    def tell(self, text: str) -> None:
-        self._told = text
-        self._read += _tokens(text)
-
-
 class _Programs(LocalModel):
     """A model without a server: programs play the actor and the inducer of a run."""
 
     def __init__(self, settings: RunSettings) -> None:
-        served = load_model_config("tiny")  # prompts quote its numbers
-        super().__init__(msgspec.structs.replace(served, api="chat", base_url="http://localhost"))
+        super().__init__(load_model_config("tiny"))  # prompts quote its numbers
         self._settings = settings
 
     def converse(
@@ -111,15 +82,8 @@ class _Programs(LocalModel):
             work = player(told, names, rng, self._settings.ability if labels["phase"] == "train" else 1.0)
         else:
             work = session(told, names, rng)
-        return _Programmed(work, tools, sum(_tokens(message["content"]) for message in messages))
-
-    def count_tokens(self, text: str) -> int:
-        """Return the estimated number of tokens; see `CHARS`."""
-        return _tokens(text)
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text) // CHARS)
+        read = sum(estimate_tokens(message["content"]) for message in messages)
+        return ProgrammedConversation(work, tools, read)
 
 
 async def play(settings: RunSettings, folder: Path) -> RunData:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import takewhile
 from multiprocessing import get_context
 from typing import Any
 
-from envs import EpisodeOver, InvalidPrimitiveCall, Primitive, Split, Task, TextEnv, make, splits
+from envs import EpisodeOver, InvalidPrimitiveCall, Task, TextEnv, make, splits
 from envs.class_registry import in_one_line, place
 from envs.env_registry import REGISTRY
 from serving.tokens.tools import Schema, ToolSpec
 
 Event = dict[str, Any]
-"""A reset (`opening`) or a call (`call`, `text`) of a play, with the state after it; see `_state`."""
+"""A reset or a call of a play: its text, and the state after it."""
 
 
 def check_environment(name: str, options: Mapping[str, Any] | None = None, *, calls: int = 150) -> list[str]:
     """Check that an environment keeps the promises of `TextEnv`.
 
-    Two training tasks are played with random calls. A new process repeats the calls with another order of
-    tasks, and must get the same texts. In a test:
+    Two training tasks are played with random calls. A new process repeats them in another order, and must get
+    the same texts. In a test:
 
         assert check_environment("my_env:MyEnv", {"width": 2}) == []
 
@@ -40,146 +40,79 @@ def check_environment(name: str, options: Mapping[str, Any] | None = None, *, ca
     Raises `EnvironmentFault`: there is no such environment or option, or it has no split.
     """
     options = dict(options or {})
-    env, split = make(name, **options), splits(name, **options)
-    problems = list(_description_problems(env, split))
-    if problems:
-        return problems
-    plays: dict[Task, list[Event]] = {}
+    split = splits(name, **options)
+    listed = split.train + split.test
+    if not split.train or not split.test or len(set(listed)) != len(listed):
+        return ["splits: training or held-out tasks are missing, or a task occurs twice"]
+    tasks = [split.train[0], split.train[-1]]
+    env, problems = make(name, **options), list[str]()
     try:
-        for task in (split.train[0], split.train[-1]):
-            plays[task] = _play(env, task, calls, is_watched=True)
-            problems += _play_problems(env, plays[task])
-        env.reset(split.train[0])
-        problems += _refusal_problems(env)
+        plays = [list(_play(env, task, calls, problems)) for task in tasks]
         env.close()
     except Exception as error:  # an environment under test may raise anything
         problems.append(f"raised {in_one_line(error)} ({place(error, type(env))})")
-    return [*dict.fromkeys(problems)] or _replay_problems(name, options, calls, plays)
+    if problems:
+        return [*dict.fromkeys(problems)]
+    try:
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            repeated = process.submit(_repeat, name, options, calls, tasks[::-1]).result()[::-1]
+    except Exception as error:
+        return [f"in another process, it raised {in_one_line(error)}"]
+    for task, play, again in zip(tasks, plays, repeated, strict=True):
+        if play != again:
+            alike = list(takewhile(lambda events: events[0] == events[1], zip(play, again, strict=False)))
+            where = f"after {len(alike) - 1} equal calls" if alike else "in its opening"
+            problems.append(f"determinism: {task} differs in another process {where}")
+    return problems
 
 
-def _description_problems(env: TextEnv, split: Split) -> Iterator[str]:
-    tasks = split.train + split.test
-    names = [primitive.name for primitive in env.primitives]
-    if not split.train or not split.test:
-        yield "splits: training or held-out tasks are missing"
-    if len(set(tasks)) != len(tasks):
-        yield "splits: a task occurs twice, or in both training and held-out tasks"
-    for env_name in sorted({task.env for task in tasks} - {env.name}):
-        yield f"splits: Task.env is {env_name!r}, but the environment's name is {env.name!r}"
-    if not names or len(set(names)) != len(names):
-        yield "primitives: there are none, or a name occurs twice"
-
-
-def _play(env: TextEnv, task: Task, calls: int, *, is_watched: bool) -> list[Event]:
-    """Play at random. Texts in calls are words that the world has used.
-
-    Args:
-        is_watched: read the state after each call. Otherwise play as skills do, which read only the results
-            of calls until these end.
-    """
+def _play(env: TextEnv, task: Task, calls: int, problems: list[str]) -> Iterator[Event]:
+    """Play at random, and note broken promises. Texts in calls are words that the world has used."""
     rng = random.Random(0)
     opening = env.reset(task)
     words = [*opening.instruction.split(), *opening.observation.split()]
-    events: list[Event] = [{"opening": asdict(opening)}]
+    state = _state(env, problems)
+    yield {"opening": asdict(opening), "state": state}
+    for name in (*(primitive.name for primitive in env.primitives), "no_such_primitive"):
+        with suppress(InvalidPrimitiveCall):
+            env.call(name, no_such_parameter=1)
+            problems.append(f"call: must raise InvalidPrimitiveCall for {name}(no_such_parameter=1)")
     for _ in range(calls):
-        if is_watched:
-            events[-1] |= _state(env)
-            if env.done:
-                break
         primitive = rng.choice(env.primitives)
-        arguments = _invent_arguments(primitive, words, rng)
-        try:
-            text = env.call(primitive.name, **arguments)
-        except EpisodeOver:
-            if is_watched:
-                raise
-            break
-        events.append({"call": [primitive.name, arguments], "text": text})
+        schema = ToolSpec.from_signature(primitive.name, primitive.signature, primitive.doc).parameters
+        arguments = invent_value(schema, words, rng)
+        if env.done:
+            with suppress(EpisodeOver):
+                env.call(primitive.name, **arguments)
+                problems.append("call: must raise EpisodeOver after the end")
+            return
+        before, text = state, env.call(primitive.name, **arguments)
+        state = _state(env, problems)
+        yield {"call": [primitive.name, arguments], "texts": [text, env.free_observation()], "state": state}
         words += str(text or "").split()
-    events[-1] |= _state(env)
-    return events
+        if not isinstance(text, primitive.signature.return_annotation or type(None)):
+            problems.append(f"call: {primitive.name} returned {type(text).__name__} against its signature")
+        if state != before and not primitive.advances:
+            problems.append(f"call: {primitive.name} changed the world although it does not advance")
 
 
-def _state(env: TextEnv) -> Event:
-    state = {
-        "done": env.done,
-        "outcome": asdict(env.outcome()),
-        "snapshot": env.snapshot(),
-        "free_observation": env.free_observation(),
-    }
+def _state(env: TextEnv, problems: list[str]) -> Event:
+    outcome = env.outcome()
+    if not isinstance(outcome.score, int | float) or not 0 <= outcome.score <= 1:
+        problems.append(f"outcome: score must be a number in [0, 1], not {outcome.score!r}")
+    state = {"done": env.done, "outcome": asdict(outcome), "snapshot": env.snapshot()}
     try:
         return dict(json.loads(json.dumps(state, allow_nan=False)))
     except (TypeError, ValueError) as error:
         raise TypeError(f"outcome and snapshot must contain only plain JSON values: {error}") from None
 
 
-def _play_problems(env: TextEnv, play: Sequence[Event]) -> Iterator[str]:
-    if not play[0]["opening"]["instruction"].strip() or play[0]["done"]:
-        yield "reset: the opening has no instruction, or the episode is over at once"
-    for event in play:
-        score = event["outcome"]["score"]
-        if not isinstance(score, (int, float)) or not 0 <= score <= 1:
-            yield f"outcome: score must be a number in [0, 1], not {score!r}"
-    primitives = {primitive.name: primitive for primitive in env.primitives}
-    for before, event in itertools.pairwise(play):
-        (name, _), text = event["call"], event["text"]
-        if not isinstance(text, primitives[name].signature.return_annotation or type(None)):
-            yield f"call: {name} returned {type(text).__name__} against its signature"
-        changed = any(event[part] != before[part] for part in ("outcome", "snapshot"))
-        if changed and not primitives[name].advances:
-            yield f"call: {name} changed the world although it does not advance"
-    if env.done:
-        with suppress(EpisodeOver):
-            env.call(env.primitives[0].name, **_invent_arguments(env.primitives[0]))
-            yield "call: must raise EpisodeOver after the end"
-
-
-def _refusal_problems(env: TextEnv) -> Iterator[str]:
-    for primitive in env.primitives:
-        with suppress(InvalidPrimitiveCall):
-            env.call(primitive.name, **_invent_arguments(primitive), no_such_parameter=1)
-            yield f"call: must raise InvalidPrimitiveCall for {primitive.name}(no_such_parameter=1)"
-
-
-def _replay_problems(
-    name: str, options: Mapping[str, Any], calls: int, plays: Mapping[Task, list[Event]]
-) -> list[str]:
-    """Repeat plays in a new process and another order, and return where they differ."""
-    tasks = [*plays][::-1]
-    try:
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            repeated = process.submit(_replay, name, options, calls, tasks).result()
-    except Exception as error:
-        return [f"in another process, it raised {in_one_line(error)}"]
-    return [
-        f"determinism: {task}, replayed in another process and order, {difference}"
-        for task, play in zip(tasks, repeated, strict=True)
-        if (difference := _difference(plays[task], play))
-    ]
-
-
-def _replay(name: str, options: Mapping[str, Any], calls: int, tasks: Sequence[Task]) -> list[list[Event]]:
+def _repeat(name: str, options: Mapping[str, Any], calls: int, tasks: Sequence[Task]) -> list[list[Event]]:
     REGISTRY.find(name).preload()
     env = make(name, **options)
-    try:
-        return [_play(env, task, calls, is_watched=False) for task in tasks]
-    finally:
-        env.close()
-
-
-def _difference(play: Sequence[Event], repeated: Sequence[Event]) -> str | None:
-    """Return where the repetition of a play differs from it; `None` if it does not."""
-    for step, (event, again) in enumerate(zip(play, repeated, strict=False)):
-        if parts := ", ".join(part for part in again if again[part] != event.get(part)):
-            return f"differs in {parts} after {step} equal calls"
-    return None if len(play) == len(repeated) else f"ends after {len(repeated) - 1} calls"
-
-
-def _invent_arguments(
-    primitive: Primitive, words: Sequence[str] = ("word",), rng: random.Random | None = None
-) -> Any:
-    tool = ToolSpec.from_signature(primitive.name, primitive.signature, primitive.doc)
-    return invent_value(tool.parameters, words, rng or random.Random(0))
+    plays = [list(_play(env, task, calls, [])) for task in tasks]
+    env.close()
+    return plays
 
 
 def invent_value(schema: Schema, texts: Sequence[str], rng: random.Random) -> Any:

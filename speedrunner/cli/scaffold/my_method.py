@@ -13,6 +13,7 @@ from speedrunner.methods import (
     Toolbox,
     ToolError,
     function_names,
+    newest_batch,
     quote_description,
     trajectory_text,
 )
@@ -65,10 +66,9 @@ class MyMethod(Method):
             """Finish this sleep."""
             return "The skills were stored."
 
-        batch = history.batch(history.batches()[-1])
         messages = [
             Message("system", TASK.format(description=quote_description(tools.env))),
-            Message("user", "\n\n".join(trajectory_text(played) for played in batch)),
+            Message("user", "\n\n".join(trajectory_text(played) for played in newest_batch(history))),
         ]
         # A conversation, recorded and paid as the sleep's, until `finish` or the last call.
         await tools.run_agent("inducer", messages, Toolbox([write_skill], finish), self._llm_calls)

@@ -9,10 +9,9 @@ import pytest
 
 from envs import Opening
 from speedrunner.cli.scaffold.check_method import check_method
-from speedrunner.methods import ActorSpec, History, Library, Method, Policy, SleepTools, Task, TextEnv
+from speedrunner.methods import ActorSpec, History, Library, Policy, SleepTools, Task, TextEnv
 from speedrunner.methods.react import ReAct
-from speedrunner.store.policies import InvalidPolicy
-from speedrunner.workers.env_worker import WorkerError
+from speedrunner.runs.executor import RunStopped
 from tests.scripted_runs import CORRIDOR
 from tests.toy_env import Corridor
 
@@ -24,63 +23,37 @@ def test_ours_conforms() -> None:
     assert check_method("speedrunner", *options) == []
 
 
-class Learner(ReAct):
-    """Sound: notes how many turns it has read of."""
-
-    def __init__(self, *, train: bool = True) -> None:
-        super().__init__(train=train)
-
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        return ActorSpec(Library(env.primitives), policy.notes)
-
-    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        turns = sum(len(each.turns) for each in history.batch(history.batches()[-1]))
-        return msgspec.structs.replace(policy, notes=f"{policy.notes}Read {turns}.{self.more(policy)}\n")
-
-    def more(self, policy: Policy) -> str:
-        return ""
-
-
-class Remembers(Learner):
+class Remembers(ReAct):
     sleeps = 0
 
-    def more(self, policy: Policy) -> str:
+    def __init__(self) -> None:
+        super().__init__(train=True)
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         self.sleeps += 1
-        return f" Sleep {self.sleeps}."
+        return msgspec.structs.replace(policy, notes=f"Sleep {self.sleeps}.")
 
 
-class Draws(Learner):
+class Draws(Remembers):
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        policy.method["seen"] = True
         return ActorSpec(Library(env.primitives), str(random.random()))
 
 
-class Stumbles(Learner):
-    def more(self, policy: Policy) -> str:
-        return str([][policy.version])
-
-
-class KeepsASet(Learner):
-    def initial(self) -> Policy:
-        return Policy(version=0, method={"seen": {1}})
+class Stumbles(Remembers):
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        raise IndexError("nothing there")
 
 
 @pytest.mark.slow
-def test_each_broken_promise_is_a_line() -> None:
-    assert check_method(f"{__name__}:Remembers", f"env={CORRIDOR}") == [
-        "sleep: the new policy differs with a new instance of the method, at the policy v0002"
-    ]
-    assert check_method(f"{__name__}:Draws", f"env={CORRIDOR}") == [
-        "agent: changed the policy that was passed to it",
-        "agent: the actor's prompt differs with a new instance of the method, at the policy v0000",
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "error"), [(Stumbles, IndexError), (KeepsASet, InvalidPolicy)])
-def test_an_error_of_the_method_shows_its_own_traceback(kind: type[Method], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        check_method(f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
+@pytest.mark.parametrize(
+    ("method", "problem"),
+    [
+        (Remembers, "sleep: the new policy differs with a new instance of the method, at the policy v0002"),
+        (Draws, "agent: the actor's prompt differs with a new instance of the method, at the policy v0000"),
+    ],
+)
+def test_a_broken_promise_is_a_line(method: type[ReAct], problem: str) -> None:
+    assert check_method(f"{__name__}:{method.__name__}", f"env={CORRIDOR}") == [problem]
 
 
 class Collapses(Corridor):
@@ -88,6 +61,8 @@ class Collapses(Corridor):
         raise RuntimeError("the corridor caved in")
 
 
-def test_a_fault_of_the_environment_is_not_attributed_to_the_method() -> None:
-    with pytest.raises(WorkerError, match=r"ended by environment_error: .*the corridor caved in"):
-        check_method(f"{__name__}:Stumbles", f"env={Collapses.name}")
+def test_an_error_of_the_method_or_the_environment_shows_whose_it_is() -> None:
+    with pytest.raises(IndexError, match="nothing there"):
+        check_method(f"{__name__}:Stumbles", f"env={CORRIDOR}")
+    with pytest.raises(RunStopped, match=r"ended by environment_error: .*the corridor caved in"):
+        check_method(f"{__name__}:Remembers", f"env={Collapses.name}")
