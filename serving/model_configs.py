@@ -181,6 +181,8 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
             "it must name exactly one of `path` (folder), `id` (on the hub) and `base_url` (hosted model), "
             f"but has {' and '.join(given) or 'none'}"
         )
+    if re.search("//[^/]*@", model_config.base_url or ""):
+        yield "`base_url` must have no user name and no password, since it is recorded: use `api_key_env`"
     if model_config.id is not None and model_config.revision is None:
         yield f"`id: {model_config.id}` needs a `revision` (a commit of its hub repository)"
     if model_config.id is None and model_config.revision is not None:

@@ -49,6 +49,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     after: threading.Event | None = None  # what it waits for, while others are answered
     fault: Literal["drop", "hang", "garbage", "latin", "die", "twice"] | None = None
+    edit: Callable[[dict[str, Any]], Any] = field(default=lambda content: content, compare=False)
 
     @property
     def written(self) -> str:
@@ -287,8 +288,8 @@ class ScriptedEngine:
             elif answer.fault == "hang":
                 content = {}
             else:
-                content = self._complete(request, answer)
-            return answer, json.dumps(content).encode()
+                content = answer.edit(self._complete(request, answer))
+            return answer, content if isinstance(content, bytes) else json.dumps(content).encode()
 
     def _read(self, path: str, body: dict[str, Any]) -> Request:
         number = len(self.requests)

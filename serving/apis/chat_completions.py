@@ -1,135 +1,130 @@
-"""The chat completions API (`/v1/chat/completions`): hosted models, or vLLM's built-in tool calls.
-
-Tool calls are not constrained here: an invalid one is counted, and answered with what is wrong.
-"""
+"""The chat completions API (`/v1/chat/completions`): hosted models, or vLLM's built-in tool calls."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from serving.conversation import NEUTRAL, Completion, Conversation, sampling, status_of
-from serving.engine.client import Engine
-from serving.errors import InvalidCall, RequestRefused, TruncatedCall
+from serving.apis.messages import Item, MessageAnswer, MessageConversation, WrittenAnswer, WrittenCall
+from serving.engine.one_try import Counts
 from serving.model_config import Role
-from serving.tokens.tools import ToolCall, ToolSpec, checked_call
-
-ANSWER_TOKENS = 1024
-"""Room for a call's own syntax (without its strings) and for the reasoning."""
-
-SLACK_TOKENS = 1024
-"""More tokens than engines add around messages and tools."""
+from serving.tokens.tools import ToolSpec
+from serving.usage import Usage
 
 
-class ChatConversation(Conversation):
-    """A conversation as messages.
+class _Text(msgspec.Struct, tag="text"):
+    text: str
 
-    It is never queued, since its length in tokens is not known here.
 
-    Attributes:
-        messages: everything said so far, as each request carries it.
-        options: the other fields of a request.
-    """
+class _Thinking(msgspec.Struct, tag="thinking"):
+    thinking: str | list[_Text]
 
-    def __init__(
-        self,
-        engine: Engine,
-        messages: list[dict[str, str]],
-        tools: list[ToolSpec],
-        role: Role,
-        labels: dict[str, str],
-    ) -> None:
-        self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
-        self._max_tokens = role.string_tokens + ANSWER_TOKENS
-        extra = {"reasoning_effort": role.reasoning_effort, "chat_template_kwargs": role.template_options}
-        self.options = {
-            **({} if engine.hosted else NEUTRAL),
-            **sampling(role),
-            "tools": [tool.openai for tool in tools],
-            "tool_choice": "required",
-            "parallel_tool_calls": False,
-            "max_completion_tokens": self._max_tokens,
-            **{name: value for name, value in extra.items() if value},
-        }
-        self._engine = engine
-        self._tools = {tool.name: tool for tool in tools}
-        self._labels = labels
-        self._open_calls: list[str] = []
-        # A token has at least one byte, so the number of bytes bounds the number of tokens.
-        self._prompt_bound = _bytes(self.messages) + _bytes(self.options["tools"]) + SLACK_TOKENS
 
-    async def request_answer(self) -> Completion:
-        """See `Conversation`."""
-        seed = {} if self._engine.hosted else self.seed  # hosted models refuse it, or promise nothing
-        reply = await self._engine.chat(
-            {**self.options, **seed, "messages": self.messages},
-            prompt_bound=self._prompt_bound,
-            max_tokens=self._max_tokens,
-            labels=self._labels,
-        )
-        choice = reply.answer.choices[0]
-        if (message := choice.message) is None:
-            reply.record("failed", reply.usage)
-            raise RequestRefused(f"the engine at {self._engine.endpoint} returns no message")
-        said, calls = message.get("content") or "", message.get("tool_calls") or []
-        echo = {"role": "assistant", "content": said, **({"tool_calls": calls} if calls else {})}
+class _Refusal(msgspec.Struct, tag="refusal"):
+    refusal: str
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str | None = None
+
+
+class _Message(msgspec.Struct):
+    """An assistant's message. Mistral's models, and some others, write its content in parts."""
+
+    content: str | list[_Text | _Thinking | _Refusal] | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    """The model's message, as the plain JSON that later requests send back."""
+
+    message: dict[str, Any]
+    finish_reason: str | None = None
+
+
+class ChatCompletion(MessageAnswer):
+    """The answer of `/v1/chat/completions`."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    usage: Counts
+
+    @property
+    def aborted(self) -> bool:
+        """See `Answer`."""
+        return self.choices[0].finish_reason == "abort"
+
+    def count_usage(self) -> Usage:
+        """See `Answer`."""
+        self.read(0)
+        return self.usage.usage()
+
+    def read(self, turn: int) -> WrittenAnswer:
+        """See `MessageAnswer`."""
+        choice = self.choices[0]
+        message = choice.message
+        said = msgspec.convert(message, _Message)
+        text, thoughts = _read_content(said.content)
+        calls = [
+            WrittenCall(call.id or f"call_{turn}_{n}", call.function.name, call.function.arguments or "")
+            for n, call in enumerate(said.tool_calls or [])
+        ]
+        echo = {"role": "assistant", "content": message.get("content") or ""}
+        if calls:
+            sent = zip(message["tool_calls"], calls, strict=True)
+            echo["tool_calls"] = [{**entry, "id": call.id} for entry, call in sent]
         # vLLM's templates lose the reasoning unless it is sent back under the name that it arrived with.
         echo |= {key: message[key] for key in ("reasoning", "reasoning_content") if message.get(key)}
-        functions = [entry.get("function") or {} for entry in calls]
-        text = said or "".join(
-            json.dumps({"name": function.get("name", ""), "arguments": function.get("arguments") or ""})
-            for function in functions
+        return WrittenAnswer(
+            text=text or said.refusal or "",
+            reasoning=said.reasoning or said.reasoning_content or thoughts,
+            calls=calls,
+            items=[echo],
+            is_cut=choice.finish_reason == "length",
+            is_filtered=choice.finish_reason == "content_filter",
         )
-        call, problem = None, None
-        try:
-            if choice.finish_reason == "length":
-                tokens = reply.usage.completion
-                raise TruncatedCall(f"the answer was cut after {tokens} tokens; write less", text)
-            call = self._read_call(functions, text)
-        except InvalidCall as error:
-            problem = error
-        reply.record(status_of(problem), reply.usage)
-        answer = Completion(
-            text=text,
-            reasoning=message.get("reasoning") or message.get("reasoning_content") or "",
-            call=call,
-            problem=problem,
-            usage=reply.usage,
-            seconds=reply.seconds,
-            request=reply.request,
-            echo=[echo],
-            open_calls=[entry["id"] for entry in calls],
-        )
-        self.recall(answer)
-        return answer
-
-    def recall(self, answer: Completion) -> None:
-        """See `Conversation`."""
-        self._prompt_bound = answer.usage.prompt + answer.usage.completion + SLACK_TOKENS
-        self.messages += answer.echo
-        self._open_calls = answer.open_calls
-
-    def tell(self, text: str) -> None:
-        """See `Conversation`."""
-        told: list[dict[str, Any]] = [
-            {"role": "tool", "tool_call_id": call_id, "content": text} for call_id in self._open_calls
-        ]
-        told = told or [{"role": "user", "content": text}]
-        self.messages += told
-        self._prompt_bound += _bytes(told)
-
-    def _read_call(self, functions: list[dict[str, Any]], text: str) -> ToolCall:
-        if len(functions) != 1:
-            raise InvalidCall(f"the answer has {len(functions)} tool calls; make exactly one", text)
-        (function,) = functions
-        try:
-            arguments = msgspec.json.decode(function.get("arguments") or "{}", type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeError, TypeError) as error:
-            raise InvalidCall(f"the arguments are not readable: {error}", text) from error
-        return checked_call(ToolCall(function.get("name", ""), arguments), self._tools, text)
 
 
-def _bytes(value: Any) -> int:
-    return len(json.dumps(value).encode())
+def _read_content(content: str | list[_Text | _Thinking | _Refusal] | None) -> tuple[str, str]:
+    """Return the text and the thinking of a message's content."""
+    text, thoughts = "", ""
+    for part in [_Text(content)] if isinstance(content, str) else content or []:
+        match part:
+            case _Text():
+                text += part.text
+            case _Refusal():
+                text += part.refusal
+            case _Thinking():
+                inner = part.thinking
+                thoughts += inner if isinstance(inner, str) else "".join(piece.text for piece in inner)
+    return text, thoughts
+
+
+class ChatConversation(MessageConversation):
+    """A conversation as messages."""
+
+    path = "chat/completions"
+    form = ChatCompletion
+    items_field = "messages"
+
+    def own_options(self, tools: list[ToolSpec], role: Role) -> Item:
+        """See `MessageConversation`."""
+        effort = {"reasoning_effort": role.reasoning_effort} if role.reasoning_effort else {}
+        return {
+            "tools": [tool.openai for tool in tools],
+            "max_completion_tokens": self._max_tokens,
+            **effort,
+        }
+
+    def reply_to(self, call_id: str, text: str) -> Item:
+        """See `MessageConversation`."""
+        return {"role": "tool", "tool_call_id": call_id, "content": text}

@@ -16,7 +16,7 @@ import msgspec
 
 from serving.answer_limit import pause_limit
 from serving.engine.endpoint import BUSY_S, Endpoint
-from serving.engine.one_try import Answer, ChatCompletion, Send, TokenCompletion, TryFailed, try_once
+from serving.engine.one_try import Answer, Send, TokenCompletion, TryFailed, try_once
 from serving.errors import (
     ContextOverflow,
     EngineDead,
@@ -61,6 +61,13 @@ class Prompt:
 
 RequireAlive = Callable[[], Awaitable[None]]
 """Called when the connection to a server of ours was lost; raises `ServerDied` if the server has died."""
+
+ENVELOPE_BYTES = 2**20
+"""Bytes of a response beyond those of its tokens."""
+
+PROMPT_TOKEN_BYTES, ANSWER_TOKEN_BYTES = 16, 256
+"""Most bytes of a response for a token of its prompt, which some APIs send back, and for one of its answer:
+several times as many as JSON needs."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -219,7 +226,7 @@ class Engine:
         # Only the prompt's new ids are encoded; the prompt is the last field.
         content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
-        send = self._post("completions", content, headers)
+        send = self._post("completions", content, len(prompt), max_tokens, headers)
         request = _Request(send, TokenCompletion, len(prompt), max_tokens, labels, replica, cacheable)
         response = await self._send(request)
         self.note_response(response)
@@ -231,20 +238,31 @@ class Engine:
             )
         return response
 
-    async def chat(
-        self, body: dict[str, Any], *, prompt_bound: int, max_tokens: int, labels: dict[str, str]
-    ) -> EngineResponse[ChatCompletion]:
-        """Continue messages (`/v1/chat/completions`).
+    async def post(
+        self,
+        path: str,
+        body: dict[str, Any],
+        form: type[T],
+        *,
+        prompt_bound: int,
+        max_tokens: int,
+        labels: dict[str, str],
+    ) -> EngineResponse[T]:
+        """Continue messages.
 
         Args:
-            body: the request without the model's name, with `max_completion_tokens`.
+            path: path of the API, after `/v1/`.
+            body: the request without the model's name.
+            form: type of the answer.
             prompt_bound: upper bound of the prompt's tokens, for the spending cap.
+            max_tokens: upper bound of the answer's tokens, which the body states as well.
 
         Raises:
             As `complete`.
         """
-        send = self._post("chat/completions", msgspec.json.encode({**body, "model": self.model}))
-        return await self._send(_Request(send, ChatCompletion, prompt_bound, max_tokens, labels))
+        content = msgspec.json.encode({**body, "model": self.model})
+        send = self._post(path, content, prompt_bound, max_tokens)
+        return await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
 
     def give_up(self) -> None:
         """End every waiting request: the engine hangs."""
@@ -252,9 +270,17 @@ class Engine:
         for waiting in self._waiting:
             waiting.reschedule(now)
 
-    def _post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> Send:
-        """Return a function that sends the content; each try sends the same."""
-        return functools.partial(self._client.send, f"{self.endpoint.base_url}/{path}", content, headers)
+    def _post(
+        self, path: str, content: bytes, prompt: int, answer: int, headers: dict[str, str] | None = None
+    ) -> Send:
+        """Return a function that sends the content; each try sends the same.
+
+        Args:
+            prompt, answer: most tokens of both, which limit the response.
+        """
+        most_bytes = ENVELOPE_BYTES + PROMPT_TOKEN_BYTES * prompt + ANSWER_TOKEN_BYTES * answer
+        url = f"{self.endpoint.base_url}/{path}"
+        return functools.partial(self._client.send, url, content, headers, most_bytes)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
         """Try, and wait after each failure, until there is an answer or no hope for one."""

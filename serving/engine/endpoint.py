@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,6 +21,12 @@ CONNECT_S = 10.0
 MAX_CONNECTIONS = 1000
 KEEPALIVE_S = 4.0
 """How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
+
+MOST_BYTES = 2**24
+"""Largest content of a response, unless a request names another limit."""
+
+SECRET_CHARACTERS = 8
+"""A shorter API key (`EMPTY`) is a word that any response may have."""
 
 
 class HttpError(Exception):
@@ -37,6 +43,10 @@ class Refused(NotConnected):
 
 class TimedOut(HttpError):
     """No whole response arrived in time."""
+
+
+class Unusable(HttpError):
+    """A response arrived, and is not read: it is too large, or compressed."""
 
 
 class NotSendable(HttpError):
@@ -61,7 +71,7 @@ class HttpResponse:
         """Return the content as JSON. Raises `ValueError` if it is not JSON."""
         try:
             return msgspec.json.decode(self.content)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(str(error)) from error
 
 
@@ -69,7 +79,8 @@ class HttpClient:
     """Connections to one server, kept open for the next request; a context manager.
 
     It ignores the environment's proxies and follows no redirects: an engine is reached directly. A cancelled
-    request closes its connection, and vLLM then aborts the request.
+    request closes its connection, and vLLM then aborts the request. Responses are never decompressed, and a
+    server's words never contain the API key.
 
     Args:
         root: address before all paths, such as `http://127.0.0.1:8000`.
@@ -81,18 +92,26 @@ class HttpClient:
     def __init__(self, root: str, socket: Path | None, api_key: str | None, timeout_s: float) -> None:
         self._root = root
         self._socket = socket
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = {"Accept-Encoding": "identity"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._secret = (api_key or "").encode() if len(api_key or "") >= SECRET_CHARACTERS else b""
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
         self._session: aiohttp.ClientSession | None = None
 
     async def send(
-        self, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        most_bytes: int = MOST_BYTES,
     ) -> HttpResponse:
         """Send a request and wait for the whole response, whatever its status.
 
         Args:
             path: path after the server's root, or a whole URL.
             content: JSON to post; without it, the request is a GET.
+            most_bytes: largest content of the response.
 
         Raises `HttpError`: see its subclasses.
         """
@@ -104,8 +123,9 @@ class HttpClient:
             async with self._session.request(
                 method, url, data=body, headers=headers, allow_redirects=False
             ) as response:
-                whole = await response.read()
-                return HttpResponse(response.status, whole, response.reason or "", response.headers)
+                whole = self._hide_key(await _read(response, most_bytes))
+                reason = self._hide_key((response.reason or "").encode()).decode()
+                return HttpResponse(response.status, whole, reason, response.headers)
         except aiohttp.ClientConnectorError as error:
             raise Refused(error.os_error.strerror or str(error.os_error)) from error
         except aiohttp.ConnectionTimeoutError as error:
@@ -115,7 +135,11 @@ class HttpClient:
         except ValueError as error:
             raise NotSendable("the address or a header cannot be written as HTTP") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise HttpError(str(error) or type(error).__name__) from error
+            words = self._hide_key(str(error).encode(errors="replace")).decode()
+            raise HttpError(" ".join(words.split())[:500] or type(error).__name__) from None
+
+    def _hide_key(self, words: bytes) -> bytes:
+        return words.replace(self._secret, b"(the API key)") if self._secret else words
 
     async def close(self) -> None:
         """Close all connections."""
@@ -138,9 +162,27 @@ class HttpClient:
             else aiohttp.TCPConnector(**limits),
             timeout=self._timeout,
             headers=self._headers,
+            auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             request_class=_Request,
         )
+
+
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """Return a response's content. Raises `Unusable` if it is compressed, or larger than the limit."""
+    if (coding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
+        raise Unusable(f"the answer is compressed ({coding[:20]}), although none may be")
+    pieces, size = list[bytes](), response.content_length or 0
+    if size <= most_bytes:
+        size = 0
+        async for piece in response.content.iter_any():
+            pieces.append(piece)
+            size += len(piece)
+            if size > most_bytes:
+                break
+    if size > most_bytes:
+        raise Unusable(f"the answer has more than {most_bytes:,} bytes, too many for its request")
+    return b"".join(pieces)
 
 
 class _Request(aiohttp.ClientRequest):
@@ -175,7 +217,12 @@ class _Json(aiohttp.Payload):
 BUSY_S = 30.0
 """Longest wait for a live server's answer to a health request, in seconds."""
 
-_FORMS = "http://HOST:PORT/v1 or unix:/path/to/socket"
+_FORMS = "http://HOST:PORT/v1, with any prefix before /v1, or unix:/path/to/socket"
+
+NO_USER = (
+    "the address of a server must have no user name and no password, since it is recorded: put its key into"
+    " an environment variable, which api_key_env names"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +242,8 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, api_key: str | None = None) -> Endpoint:
-        """Read an address as users write it: `http://HOST:PORT/v1` (`/v1` is optional) or `unix:PATH`. Raises
-        `ServerFailed` for anything else."""
+        """Read an address as users write it: `http://HOST:PORT/PREFIX/v1` (`/v1` is optional without a
+        prefix) or `unix:PATH`. Raises `ServerFailed` for anything else."""
         if text.startswith("unix:"):
             path = Path(text.removeprefix("unix:").removeprefix("//"))
             if path.is_absolute():
@@ -207,8 +254,11 @@ class Endpoint:
                 well_formed = url.scheme in ("http", "https") and url.hostname and url.port != 0
             except ValueError:
                 well_formed = False
-            if well_formed and url.path.rstrip("/") in ("", "/v1") and not url.query and not url.fragment:
-                return cls(f"{url.scheme}://{url.netloc}/v1", api_key=api_key)
+            if well_formed and "@" in url.netloc:
+                raise ServerFailed(NO_USER)
+            root = url.path.rstrip("/") or "/v1" if well_formed else ""
+            if root.endswith("/v1") and not url.query and not url.fragment:
+                return cls(f"{url.scheme}://{url.netloc}{root}", api_key=api_key)
         raise ServerFailed(f"{text!r} is not the address of a server; write {_FORMS}")
 
     @classmethod
@@ -261,6 +311,17 @@ class Endpoint:
         return response
 
 
+class _Served(msgspec.Struct):
+    id: str
+    max_model_len: Annotated[int, msgspec.Meta(gt=0, lt=2**31)] | None = None
+
+
+class _Models(msgspec.Struct):
+    """The answer of `/v1/models`."""
+
+    data: list[_Served]
+
+
 async def attach(endpoint: Endpoint, model: str) -> int | None:
     """Check that a running server can be used: it answers, accepts the key and serves the model.
 
@@ -274,10 +335,10 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
     """
     response = await endpoint.get("/v1/models")
     try:
-        served = {entry["id"]: entry.get("max_model_len") for entry in response.json()["data"]}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        listed = msgspec.json.decode(response.content, type=_Models).data
+    except (ValueError, RecursionError):
         raise ServerFailed(f"the server at {endpoint} is not OpenAI-compatible") from None
+    served = {entry.id: entry.max_model_len for entry in listed}
     if model not in served:
         raise ServerFailed(f"the server at {endpoint} serves {', '.join(served) or 'nothing'}, not {model!r}")
-    context = served[model]
-    return context if isinstance(context, int) else None
+    return served[model]

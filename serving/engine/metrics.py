@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,7 +18,7 @@ from prometheus_client.samples import Sample
 from serving.engine.capacity import CacheConfig
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
-from serving.usage import Counters
+from serving.usage import MAX_INTEGER, Counters
 
 
 class Activity(msgspec.Struct, frozen=True):
@@ -64,36 +64,27 @@ class Metrics:
         return [sample for family in families for sample in family.samples]
 
     def counters(self) -> Counters:
-        """Return the engine's counters. Raises `ServerFailed` if one of them is missing."""
+        """Return the engine's counters. Raises `ServerFailed` if one of them is missing or is no count."""
         names = ("prompt_tokens_total", "prompt_tokens_cached_total", "generation_tokens_total")
-        sums = self.sums(*names)
-        for name in names:
-            if name not in sums:
-                raise ServerFailed(
-                    f"the server's /metrics has no vllm:{name}; is it another version of vLLM?"
-                )
-        return Counters(*(int(sums[name]) for name in names))
+        with _explain_errors():
+            sums = self.sums(*names)
+            for name in names:
+                if not 0 <= sums[name] <= MAX_INTEGER:
+                    raise ValueError(f"vllm:{name} is {sums[name]}")
+            return Counters(*(int(sums[name]) for name in names))
 
     def caches(self) -> list[CacheConfig]:
-        """Return the prefix cache of each replica, in order.
+        """Return the prefix cache of each replica, in order. Raises `ServerFailed` if a value is missing.
 
         vLLM 0.32 labels the sample of each replica with the sum of all replicas' blocks: 32,768 for each of
         two CPU replicas, 16,384 for a single one. So the sum is divided by the number of replicas.
         """
-        infos = [sample.labels for sample in self.samples("vllm:cache_config_info")]
-        caches = []
-        for info in sorted(infos, key=lambda info: int(info.get("engine", 0))):
-            unit = info.get("prefix_match_unit", "None")
-            caches.append(
-                CacheConfig(
-                    block_size=int(info["block_size"]),
-                    num_gpu_blocks=int(info["num_gpu_blocks"]) // len(infos),
-                    enable_prefix_caching=info["enable_prefix_caching"] == "True",
-                    match_unit=int(info["block_size"] if unit in ("None", "") else unit),
-                    hybrid=info.get("mamba_cache_mode", "none") != "none",
-                )
-            )
-        return caches
+        with _explain_errors():
+            infos = [sample.labels for sample in self.samples("vllm:cache_config_info")]
+            return [
+                _cache(info, len(infos))
+                for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
+            ]
 
     def activity(self) -> Activity:
         """Return the engine's current activity."""
@@ -118,6 +109,34 @@ class Metrics:
             name = sample.name.removeprefix("vllm:")
             sums[name] = sums.get(name, 0.0) + sample.value
         return sums
+
+
+@contextlib.contextmanager
+def _explain_errors() -> Iterator[None]:
+    try:
+        yield
+    except KeyError as error:
+        name = str(error.args[0])
+        raise ServerFailed(
+            f"the server's /metrics has no vllm:{name}; is it another version of vLLM?"
+        ) from None
+    except ValueError as error:
+        raise ServerFailed(f"the server's /metrics is unusable: {str(error)[:200]}") from error
+
+
+def _cache(info: Mapping[str, str], replicas: int) -> CacheConfig:
+    """Return a replica's cache. Raises `KeyError`, `ValueError`."""
+    unit = info.get("prefix_match_unit", "None")
+    cache = CacheConfig(
+        block_size=int(info["block_size"]),
+        num_gpu_blocks=int(info["num_gpu_blocks"]) // replicas,
+        enable_prefix_caching=info["enable_prefix_caching"] == "True",
+        match_unit=int(info["block_size"] if unit in ("None", "") else unit),
+        hybrid=info.get("mamba_cache_mode", "none") != "none",
+    )
+    if min(cache.block_size, cache.match_unit) < 1 or cache.num_gpu_blocks < 0:
+        raise ValueError(f"no cache has {cache}")
+    return cache
 
 
 async def read_metrics(endpoint: Endpoint) -> Metrics:

@@ -9,31 +9,65 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from serving.engine.endpoint import HttpError, HttpResponse, NotConnected, NotSendable, TimedOut
+from serving.engine.endpoint import HttpError, HttpResponse, NotConnected, NotSendable, TimedOut, Unusable
 from serving.errors import ContextOverflow, EngineDead, RequestRefused
 from serving.meter import Status
-from serving.usage import Usage
+from serving.usage import Number, Usage
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
+def possible_usage(usage: Usage) -> Usage:
+    """Return the usage. Raises `ValueError` if its reasoning is more than all that was generated; a `Usage`
+    itself refuses more cached tokens than the prompt has."""
+    if usage.action < 0:
+        raise ValueError(f"{usage.reasoning} reasoning tokens cannot be part of {usage.completion} generated")
+    return usage
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """The answer of one API, with bounds for all values that are recorded. What does not fit is an
+    infrastructure error of the engine.
+
+    Attributes:
+        error: set in a response that failed half-way.
+    """
+
+    error: Any = None
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the engine's shutdown truncated it."""
+        return False
+
+    def count_usage(self) -> Usage:
+        """Return the token usage. Raises `ValueError` for impossible counts."""
+        raise NotImplementedError
 
 
 class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    cached_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
 
 
-class _Counts(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int | None = None
+class Counts(msgspec.Struct):
+    """The token counts of completions and chat completions; `None` in the details: not reported."""
+
+    prompt_tokens: Count
+    completion_tokens: Count
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
 
     def usage(self) -> Usage:
-        """Return the token usage, with reasoning tokens if the engine counts them. Raises `ValueError` for
-        impossible counts."""
-        return Usage(
-            prompt=self.prompt_tokens,
-            cached=(self.prompt_tokens_details or _Details()).cached_tokens or 0,
-            completion=self.completion_tokens or 0,
-            reasoning=(self.completion_tokens_details or _Details()).reasoning_tokens or 0,
+        """Return the token usage. Raises `ValueError` for impossible counts."""
+        return possible_usage(
+            Usage(
+                prompt=self.prompt_tokens,
+                cached=(self.prompt_tokens_details or _Details()).cached_tokens or 0,
+                completion=self.completion_tokens,
+                reasoning=(self.completion_tokens_details or _Details()).reasoning_tokens or 0,
+            )
         )
 
 
@@ -46,30 +80,36 @@ class TokenLogprobs(msgspec.Struct):
 class TokenChoice(msgspec.Struct):
     """The generated ids. The text is not used, but must be readable."""
 
-    token_ids: list[int] | None = None
+    token_ids: list[TokenId] | None = None
     finish_reason: str | None = None
     text: str = ""
     logprobs: TokenLogprobs | None = None
 
 
 class _Timing(msgspec.Struct):
-    queue_time_ms: float | None = None
-    time_to_first_token_ms: float | None = None
-    generation_time_ms: float | None = None
+    queue_time_ms: Number | None = None
+    time_to_first_token_ms: Number | None = None
+    generation_time_ms: Number | None = None
 
 
-class TokenCompletion(msgspec.Struct):
+class TokenCompletion(Answer):
     """The answer of `/v1/completions`."""
 
     choices: Annotated[list[TokenChoice], msgspec.Meta(min_length=1)]
-    usage: _Counts
+    usage: Counts
     metrics: _Timing | None = None
-    error: Any = None
 
     @property
     def aborted(self) -> bool:
-        """Whether the engine's shutdown truncated it."""
+        """See `Answer`."""
         return self.choices[0].finish_reason == "abort"
+
+    def count_usage(self) -> Usage:
+        """See `Answer`."""
+        ids, usage = self.choices[0].token_ids, self.usage.usage()
+        if ids is not None and len(ids) != usage.completion:
+            raise ValueError(f"completion_tokens is {usage.completion}, but token_ids has {len(ids)}")
+        return usage
 
     @property
     def last_token_s(self) -> float | None:
@@ -83,30 +123,6 @@ class TokenCompletion(msgspec.Struct):
         if queued_ms is None or first_ms is None or rest_ms is None:
             return None
         return (queued_ms + first_ms + rest_ms) / 1000
-
-
-class ChatChoice(msgspec.Struct):
-    """The model's message, as the plain JSON that later requests send back."""
-
-    message: dict[str, Any] | None = None
-    finish_reason: str | None = None
-
-
-class ChatCompletion(msgspec.Struct):
-    """The answer of `/v1/chat/completions`."""
-
-    choices: Annotated[list[ChatChoice], msgspec.Meta(min_length=1)]
-    usage: _Counts
-    error: Any = None
-
-    @property
-    def aborted(self) -> bool:
-        """See `TokenCompletion`."""
-        return self.choices[0].finish_reason == "abort"
-
-
-Answer = TokenCompletion | ChatCompletion
-"""Either form of answer; each has `usage`, `error` and `aborted`."""
 
 
 T = TypeVar("T", bound=Answer)
@@ -157,21 +173,19 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
         raise TryFailed(f"connection lost: {error}", lost=True, usage=Usage()) from error  # never sent
     except TimedOut as error:
         raise TryFailed(str(error), status="aborted", lost=True) from error
+    except Unusable as error:
+        raise TryFailed(str(error)) from error
     except HttpError as error:
         raise TryFailed(f"connection lost: {error}", lost=True) from error
     if response.status != 200:
         raise _error_of_status(response)
     try:
         answer = msgspec.json.decode(_without_prompt(response.content), type=form)
-        usage = answer.usage.usage()
-    except (msgspec.ValidationError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise TryFailed(f"unreadable answer: {error}") from error
+        usage = answer.count_usage()
+    except (ValueError, RecursionError) as error:
         if _is_error(response):
             raise _error_in_answer(response) from error
-        raise TryFailed(f"the answer lacks a required field: {error}") from error
-    except msgspec.DecodeError as error:
-        raise TryFailed(f"unreadable answer: {error}") from error
+        raise TryFailed(f"unusable answer: {error}") from error
     if answer.error:  # a response that failed half-way
         raise _error_in_answer(response)
     if answer.aborted:

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from serving.admission import Replica
-from serving.apis.chat_completions import ANSWER_TOKENS, ChatConversation
+from serving.apis.chat_completions import ChatConversation
 from serving.apis.completions import TokenConversation
+from serving.apis.messages import ANSWER_TOKENS
 from serving.conversation import NEUTRAL, Conversation
 from serving.engine.capacity import CacheConfig
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall

@@ -57,7 +57,12 @@ MISTAKES: list[dict[str, Any]] = [
     *({**HOSTED, "roles__inducer": None}, {**HOSTED, "prices": None}),
     *({"path": None}, {"id": "Qwen/Q", "revision": COMMIT}, {"path": None, "id": "Qwen/Q"}),
     *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
-    *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "completions"]}),
+    *(
+        {"path": None, "base_url": "https://h/v1"},
+        {**HOSTED, "base_url": "https://me:pw@h/v1"},
+        {"api": "tokens"},
+        {"api": ["chat", "completions"]},
+    ),
     {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
     {"tool_format": None},
     *({"server__flags": {flag: 2}} for flag in ("port", "data-parallel-size")),

@@ -171,6 +171,7 @@ def check_reconciliations(checked: CheckedRun) -> Finding:
     """Compare them. Raises `StorageError`, `InvalidPlan`."""
     found = Differences("reconciliations")
     used = _check_used_tokens(checked, found)
+    _check_counts(checked, found)
     _check_growth(checked, found)
     summaries = _check_summaries(checked, found)
     stored = _check_stored_sums(checked.run, found)
@@ -203,6 +204,14 @@ def _check_used_tokens(checked: CheckedRun, found: Differences) -> int:
     for one, usage in recorded.items():
         found.expect(one[0], "tokens of its turns and of its rows in the ledger", usage, spent[one])
     return len(recorded)
+
+
+def _check_counts(checked: CheckedRun, found: Differences) -> None:
+    """Check that no answer has more reasoning than tokens, which older versions believed an engine."""
+    for number, row in enumerate(checked.run.requests, start=1):
+        if row.usage is not None and row.usage.action < 0:
+            what = f"{row.usage.reasoning} reasoning tokens of {row.usage.completion} generated"
+            found.differs(f"requests.jsonl, row {number}", what)
 
 
 def _check_growth(checked: CheckedRun, found: Differences) -> None:

@@ -133,7 +133,7 @@ async def test_a_passing_fault_is_tried_again_and_leaves_a_wasted_row(serve: Any
 
 async def test_a_lasting_fault_ends_as_failed_after_all_tries(serve: Any) -> None:
     async with serve(lambda request: scripted.GARBAGE) as rig:
-        with pytest.raises(RequestFailed, match=r"3 times, most recently: the answer lacks a required field"):
+        with pytest.raises(RequestFailed, match=r"3 times, most recently: unusable answer"):
             await rig.complete()
         assert [row.retry for row in rig.rows] == [0, 1, 2]
         assert rig.noted == []

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from gzip import compress
 from pathlib import Path
+from traceback import format_exception
 
 import pytest
 
-from serving.engine.endpoint import Endpoint, HttpClient, HttpError, NotSendable, attach
+from serving.engine.endpoint import Endpoint, HttpClient, HttpError, NotSendable, Unusable, attach
 from serving.errors import ServerFailed
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
@@ -22,6 +25,7 @@ from tests.processes import HANGS_S
         ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
         ("http://node7:8000/v1/", "http://node7:8000/v1"),
         ("https://[::1]:8000/v1", "https://[::1]:8000/v1"),
+        ("https://hub/user/me@site/proxy/8000/v1", "https://hub/user/me@site/proxy/8000/v1"),
     ],
 )
 def test_a_url_with_or_without_v1(text: str, base_url: str) -> None:
@@ -40,7 +44,7 @@ def test_a_socket(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "localhost:8000", "unix:", "unix:relative.sock", "ftp://h/v1", "http://", "http://h:99999/v1",
-     "http://h:x/v1", "http://h/v2", "http://h/v1?a=b", "/run/a.sock"],
+     "http://h:x/v1", "http://h/v2", "http://h/llm", "http://h/v1?a=b", "/run/a.sock"],
 )  # fmt: skip
 def test_anything_else_is_refused_with_the_two_forms(text: str) -> None:
     with pytest.raises(
@@ -191,6 +195,72 @@ async def test_a_cancelled_request_closes_its_connection(tmp_path: Path) -> None
         with pytest.raises(asyncio.CancelledError):
             await request
         await gone.wait()
+
+
+def test_a_password_in_an_address_is_refused_and_not_quoted() -> None:
+    with pytest.raises(ServerFailed, match="no user name and no password") as caught:
+        Endpoint.parse("http://me:sesame@h/v1")
+    assert "sesame" not in str(caught.value)
+
+
+async def test_a_prefix_before_v1_is_kept_for_all_paths(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        seen.append(request.split()[1])
+        writer.write(response(b'{"data": [{"id": "m"}]}'))
+
+    async with echoing_server(tmp_path, answer):
+        endpoint = replace(Endpoint.parse("http://h/llm/v1"), socket=tmp_path / "s")
+        assert await endpoint.healthy()
+        assert await attach(endpoint, "m") is None
+    assert seen == [b"/llm/health", b"/llm/v1/models"]
+
+
+async def test_a_server_s_words_do_not_have_the_key(tmp_path: Path) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        assert b"Bearer sesame-opens" in request
+        writer.write(response(b"your key sesame-opens", "401 sesame-opens"))
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path, api_key="sesame-opens") as client:
+        reply = await client.send("/")
+        assert (reply.content, reply.reason) == (b"your key (the API key)", "(the API key)")
+
+
+async def test_a_broken_answer_s_words_do_not_have_the_key(tmp_path: Path) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"sesame-opens\r\n\r\n")
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path, api_key="sesame-opens") as client:
+        with pytest.raises(HttpError) as caught:
+            await client.send("/")
+    assert "sesame" not in "".join(format_exception(caught.value))
+
+
+@pytest.mark.parametrize("header", ["Content-Encoding: gzip\r\n", "Content-Encoding: br\r\n"])
+async def test_a_compressed_answer_is_not_read(tmp_path: Path, header: str) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        assert b"Accept-Encoding: identity" in request
+        writer.write(response(compress(b"x" * 10_000_000), more=header))
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path) as client:
+        with pytest.raises(Unusable, match="compressed"):
+            await client.send("/")
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_no_more_than_the_limit_is_read(tmp_path: Path, is_chunked: bool) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        if not is_chunked:
+            writer.write(response(b"x" * 101))
+            return
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"10\r\n0123456789abcdef\r\n" * 7
+        )
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path) as client:
+        with pytest.raises(Unusable, match="more than 100 bytes"):
+            await client.send("/", most_bytes=100)
 
 
 async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> None:

@@ -45,6 +45,27 @@ def test_a_missing_counter_is_an_error_and_never_zero() -> None:
         Metrics(TEXT.replace("generation_tokens_total", "renamed_total")).counters()
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-3", "1e300", "many"])
+def test_what_is_no_count_is_an_error(value: str) -> None:
+    with pytest.raises(ServerFailed, match=r"/metrics is unusable: "):
+        Metrics(TEXT.replace(" 25.0", f" {value}")).counters()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ('block_size="32",', "", "has no vllm:block_size"),
+        ('block_size="32"', 'block_size="0"', "block_size=0"),
+        ('blocks="32768"', 'blocks="many"', "'many'"),
+        ('engine="1",mamba', 'engine="x",mamba', "'x'"),
+    ],
+)
+def test_a_cache_that_cannot_be_is_an_error(before: str, after: str, named: str) -> None:
+    assert before in TEXT.replace("\\\n", "")
+    with pytest.raises(ServerFailed, match=named):
+        Metrics(TEXT.replace(before, after)).caches()
+
+
 def test_each_engine_has_its_part_of_the_blocks_of_which_vllm_shows_the_sum() -> None:
     assert Metrics(TEXT).caches() == [
         CacheConfig(32, 16384, True, 32),

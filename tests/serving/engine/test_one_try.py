@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.apis.chat_completions import ChatCompletion
 from serving.engine.endpoint import HttpResponse
-from serving.engine.one_try import ChatCompletion, TokenCompletion, TryFailed, try_once
+from serving.engine.one_try import TokenCompletion, TryFailed, try_once
 from serving.errors import ContextOverflow
 from serving.usage import Usage
 
@@ -49,7 +50,7 @@ async def test_a_context_that_overflows_half_way_is_told_apart() -> None:
 
 @pytest.mark.parametrize("lacking", [{"usage": None}, {"choices": None}, {"choices": []}])
 async def test_what_lacks_what_it_must_hold_is_no_answer(lacking: dict[str, Any]) -> None:
-    with pytest.raises(TryFailed, match="the answer lacks a required field: "):
+    with pytest.raises(TryFailed, match="unusable answer: "):
         await tried(**lacking)
 
 

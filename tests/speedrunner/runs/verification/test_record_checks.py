@@ -212,6 +212,11 @@ def test_a_prompt_that_is_shorter_than_what_it_continues(run: Path) -> None:
     )
 
 
+def test_more_reasoning_than_tokens_which_older_versions_believed(run: Path) -> None:
+    change(run, "requests.jsonl", lambda row: row["usage"].update(reasoning=row["usage"]["completion"] + 7))
+    assert any("reasoning tokens of" in each for each in told(check_sums(run)))
+
+
 def test_a_row_of_nobody_s(run: Path) -> None:
     change(run, "requests.jsonl", more, 0)
     assert [each.split(":")[0] for each in told(check_sums(run))] == ["reconciliation.jsonl"]
