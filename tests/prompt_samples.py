@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from serving.model import Messages
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.loop import Toolbox, plain_messages
+from speedrunner.agents.loop import Clock, Toolbox, plain_messages
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
 from speedrunner.methods import Method
@@ -142,6 +142,8 @@ class _VoyagerEpisode:
 
     env: TextEnv
     observation: str
+    clock: Clock = field(default_factory=lambda: Clock(1970))
+    actions: int = 250
 
     async def execute(self, call: ToolCall) -> None: ...
 
@@ -243,7 +245,7 @@ class Samples:
     def programmer(self, skills: int, retrieve: Retrieve = 5) -> Prompt:
         """What Voyager's actor reads in training."""
         aim = Opening("do routine 5", self.opening.observation)
-        spec = programming(self.library(skills), self.env, retrieve, aim.instruction)
+        spec = programming(self.library(skills), self.env, retrieve, 4, aim.instruction)
         return Prompt(spec.list_tools(self.env), plain_messages(spec.messages(self.env, aim)))
 
     def _voyager(self, ask: Any) -> Prompt:

@@ -65,6 +65,7 @@ class ActorSpec:
         library: the skills that can be called.
         notes: lessons from earlier episodes, at the end of the system prompt under a heading.
         instructions: how to act, for the system prompt, if this differs from single tool calls.
+        reference: what the first user message says before the task.
         runs_skills: whether the method has skills that run in the world; its first library can be empty.
         tools: what it may call; `None`: primitives and public skills. A method that names other tools runs
             them itself, see `speedrunner.methods.Method.play`.
@@ -76,6 +77,7 @@ class ActorSpec:
     tools: tuple[ToolSpec, ...] | None = None
     role: str = "actor"
     instructions: str = ""
+    reference: str = ""
     runs_skills: bool = True
 
     def list_tools(self, env: TextEnv) -> list[ToolSpec]:
@@ -99,7 +101,13 @@ class ActorSpec:
             instructions=self.instructions,
             notes=self.notes,
         )
-        task = render(__package__, "user", instruction=opening.instruction, observation=opening.observation)
+        task = render(
+            __package__,
+            "user",
+            reference=self.reference,
+            instruction=opening.instruction,
+            observation=opening.observation,
+        )
         return [Message("system", system), Message("user", task)]
 
     def prompt_hash(self, env: TextEnv, messages: list[Message]) -> str:

@@ -51,6 +51,7 @@ class EpisodeContext:
         training: whether this is a training rollout; no sleep sees held-out episodes.
         clock: requests and time that are left.
         observation: the last text of the world.
+        actions: primitive calls so far that advanced the world.
         method_state: the method's JSON about the episode, filled by the method and recorded for the sleep.
         library: returns a policy's skills for editing; see `Actor.library`.
         model: returns the model that plays a role.
@@ -73,6 +74,7 @@ class EpisodeContext:
         self.training = labels.phase == "train"
         self.clock = Clock(limits.llm_calls, time.monotonic() + limits.wall_s, limits.answers_count)
         self.observation = opening.observation
+        self.actions = 0
         self.method_state = trajectory.method_state
         self.library = actor.library
         self.model = actor.model
@@ -155,6 +157,7 @@ class EpisodeContext:
         executed = await self._worker.execute(call, limit_s, config.sandbox.call_actions)
         self._asked.append(executed.node)
         self.observation = executed.observation or self.observation
+        self.actions = executed.actions
         text = actor_view(executed, config.run.reply_chars)
         return ToolReply(text, executed.node, executed.termination)
 

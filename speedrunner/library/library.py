@@ -211,12 +211,16 @@ class Library:
         lines = self.named[name].source.split("\n")
         return read_signature(head.args, self._types, lines, is_tool=self.by_name[name].public)[0]
 
-    def excerpt(self, name: str, *, without: Collection[str] = ()) -> str:
-        """Return a skill's source after what it uses, except `without` and what only those use."""
-        named = {key: value for key, value in self.named.items() if key == name or key not in without}
-        needed = find_dependencies(name, named) - {name}
-        parts = [definition.source for definition in self.definitions if definition.name in needed]
-        return "\n\n\n".join([*parts, self.named[name].source])
+    def excerpt(self, *names: str, without: Collection[str] = ()) -> str:
+        """Return the sources of skills and of what they use, each once, in the library's order.
+
+        Leave out `without` and what only those use.
+        """
+        named = {key: value for key, value in self.named.items() if key in names or key not in without}
+        needed = {used for name in names for used in find_dependencies(name, named)}
+        return "\n\n\n".join(
+            definition.source for definition in self.definitions if definition.name in needed
+        )
 
     def calls(self, name: str) -> tuple[str, ...]:
         """Return the skills and primitives that a skill mentions, sorted."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from speedrunner.library.definition import Definition, read_text
+from speedrunner.library.definition import Definition, find_dependencies, read_text
 from speedrunner.methods import Edit, InvalidSkill, Library, function_names
 
 SATURATION, LENGTH = 1.5, 0.75
@@ -28,7 +28,9 @@ class Program(msgspec.Struct, frozen=True):
 def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library, str]:
     """Return a library with a program, and the name of its main function, the last one, which is public.
 
-    Raises `InvalidSkill`: it is not a valid program, or uses a name of the library.
+    Functions that the library already has, byte for byte, stay as they are.
+
+    Raises `InvalidSkill`: it is not a valid program, or gives a name of the library to another function.
     """
     text = read_text(source)
     functions = _functions(text)
@@ -38,10 +40,13 @@ def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library,
         raise InvalidSkill(
             f"a program contains only functions and imports: define {', '.join(others)} inside a function"
         )
-    if taken := [definition.name for definition in functions if definition.name in library.named]:
-        raise InvalidSkill(f"the library already has {', '.join(taken)}: choose other names, or call these")
+    if taken := [definition.name for definition in functions if _is_taken(library, definition)]:
+        entries = [library.entry(name) if name in library.by_name else name for name in taken]
+        advice = "the library has other functions with these names: call those, or rename yours"
+        raise InvalidSkill("\n".join([advice, *entries]))
     main = functions[-1].name
-    grown = library.write(source, public=[main], sleep=sleep)
+    known = [skill.name for skill in library.skills if skill.public]
+    grown = library.write(source, public=[*known, main], sleep=sleep)
     parameters = grown.signature(main).parameters.values()
     if needed := [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty]:
         raise InvalidSkill(
@@ -55,11 +60,11 @@ async def add_programs(
 ) -> tuple[Library, list[Edit]]:
     """Add the programs of one episode, in order.
 
-    The library's existing programs never change. If a name is taken, the episode's function gets a number, in
-    all its programs. A program that is already in the library, verbatim, is not added again.
+    The library's existing functions never change. If another function has a name, the episode's function gets
+    a number, in all its programs. Equal functions are added once.
 
     Returns:
-        The library, and an edit for each new program.
+        The library, and an edit for each program that adds something.
 
     Raises `SandboxError`: nothing can be loaded here.
     """
@@ -70,24 +75,19 @@ async def add_programs(
         what = ", ".join(function_names(program.source)) or "(none)"
         try:
             text = read_text(program.source)
-            if _functions(text) and all(
-                library.named.get(definition.name) == _rename_functions(definition, names)
-                for definition in _functions(text)
-            ):
-                continue
-            for name in (
-                definition.name for definition in _functions(text) if definition.name in library.named
-            ):
-                names[name] = _free(name, library.named.keys() | own | set(names.values()))
+            _choose_names(library, _functions(text), own, names)
             source = "\n\n\n".join(_rename_functions(definition, names).source for definition in text)
-            what = ", ".join(function_names(source)) or what
-            grown, main = add_program(library, source, sleep)
+            functions = function_names(source)
+            what = ", ".join(functions) or what
+            grown, _ = add_program(library, source, sleep)
             await grown.check_loading()
         except InvalidSkill as error:
             edits.append(Edit("write", what, str(error)))
-        else:
-            library = grown
-            edits.append(Edit("write", what, source=source, public=(main,)))
+            continue
+        if changed := [name for name in functions if grown.by_name[name] != library.by_name.get(name)]:
+            public = tuple(name for name in functions if grown.by_name[name].public)
+            edits.append(Edit("write", ", ".join(changed), source=source, public=public))
+        library = grown
     return library, edits
 
 
@@ -113,9 +113,31 @@ def _functions(text: Sequence[Definition]) -> list[Definition]:
     return [definition for definition in text if definition.kind == "function"]
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    """Return the name with the first number that makes it new."""
-    return next(new for n in itertools.count(2) if (new := f"{name}_{n}") not in taken)
+def _is_taken(library: Library, function: Definition) -> bool:
+    """Return whether a library has another definition with the name of a function."""
+    return library.named.get(function.name, function) != function
+
+
+def _choose_names(
+    library: Library, functions: Sequence[Definition], own: Collection[str], names: dict[str, str]
+) -> None:
+    """Add to `names` a new name for each function whose name the library gives to another one: that of an
+    equal function of the library with a number, else the first number that makes it new.
+
+    Args:
+        own: words of the episode's programs, which are no new names.
+    """
+    named = {function.name: function for function in functions}
+    numbers = {name: itertools.count(2) for name in named}  # each number is tried once, so that this ends
+    helpers_first = sorted(functions, key=lambda function: len(find_dependencies(function.name, named)))
+    while taken := [one for one in helpers_first if _is_taken(library, _rename_functions(one, names))]:
+        function, used = taken[0], {*own, *names.values()}
+        names[function.name] = next(
+            new
+            for number in numbers[function.name]
+            if (new := f"{function.name}_{number}") not in used
+            and not _is_taken(library, _rename_functions(function, {**names, function.name: new}))
+        )
 
 
 def _rename_functions(definition: Definition, names: dict[str, str]) -> Definition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -78,10 +78,14 @@ Retrieve = AtLeastOne | Literal["all"]
 """Number of programs whose code the programming actor sees; `all`: every program, without code."""
 
 
-def programming(library: Library, env: TextEnv, retrieve: Retrieve, objective: str = "") -> ActorSpec:
+def programming(
+    library: Library, env: TextEnv, retrieve: Retrieve, tries: int, objective: str = ""
+) -> ActorSpec:
     """Return an actor that acts by writing programs.
 
-    Its prompt has the code of those that fit the objective best (none without one), or lists all.
+    Its system prompt is the same for all objectives, and so stays in the prefix cache. The code of the
+    programs that fit the objective best (none without one) stands in the user message; `retrieve=all` lists
+    all functions in the system prompt.
     """
     public = [skill.name for skill in library.skills if skill.public]
     nearest: list[str] = []
@@ -95,11 +99,18 @@ def programming(library: Library, env: TextEnv, retrieve: Retrieve, objective: s
         primitives=primitives(env),
         rules=skill_rules(env, program=True),
         example=skill_example(program=True),
-        count=len(public),
-        listed=[library.entry(name) for name in public] if retrieve == "all" else [],
-        sources=[library.excerpt(name, without=public) for name in nearest],
+        tries=tries,
+        listed=[library.entry(skill.name) for skill in library.skills] if retrieve == "all" else None,
     )
-    return ActorSpec(library, tools=(RUN_PROGRAM,), role=PROGRAMMER, instructions=instructions)
+    sources = library.excerpt(*nearest, without=public)
+    reference = render(__package__, "actor/reference", count=len(public), sources=sources)
+    return ActorSpec(
+        library,
+        tools=(RUN_PROGRAM,),
+        role=PROGRAMMER,
+        instructions=instructions,
+        reference="" if retrieve == "all" else reference,
+    )
 
 
 @dataclass
@@ -130,7 +141,7 @@ class Rollout:
             if not self._objective:
                 return termination
             self._pursued, accepted = False, len(self._kept.programs)
-            spec = programming(self.library, self.context.env, self.retrieve, self._objective)
+            spec = programming(self.library, self.context.env, self.retrieve, self.tries, self._objective)
             termination = await self.context.act(
                 spec, Toolbox([self.run_program]), self._objective, self.tries
             )
@@ -181,11 +192,9 @@ class Rollout:
                 )
             return "The objective was accepted."
 
-        env, observation = self.context.env, await self._observe()
-        missing = [goal for goal in env.goals if goal not in env.description]
-        system = render(__package__, "curriculum/system", description=quote_description(env), missing=missing)
-        user = render(__package__, "curriculum/user", observation=observation, now=self._kept, past=self.past)
-        termination = await self._ask("curriculum", system, user, propose_objective)
+        observation = await self._observe()
+        inputs = {"observation": observation, "now": self._kept, "past": self.past}
+        termination = await self._ask("curriculum", propose_objective, **inputs)
         if termination is Termination.CALL_LIMIT and self.context.clock.llm_calls > 0:
             return self.context.opening.instruction, termination  # no proposal: pursue the task itself
         return proposed, termination
@@ -202,14 +211,21 @@ class Rollout:
             verdict = success, critique.strip()
             return "Your judgment was recorded."
 
-        system = render(__package__, "critic/system", description=quote_description(self.context.env))
-        user = render(__package__, "critic/user", objective=self._objective, before=before, after=after)
-        await self._ask("critic", system, user, judge)
+        await self._ask("critic", judge, objective=self._objective, before=before, after=after)
         return verdict
 
-    async def _ask(self, role: str, system: str, user: str, tool: Tool) -> Termination:
+    async def _ask(self, role: str, tool: Tool, **inputs: Any) -> Termination:
+        """Ask the curriculum or the critic. Every role is told the limits and what is left of them."""
+        context, env = self.context, self.context.env
+        goals = [goal for goal in env.goals if goal not in env.description]
+        description = quote_description(env)
+        system = render(__package__, f"{role}/system", description=description, goals=goals, tries=self.tries)
+        left = [f"{context.clock.llm_calls} answers of all roles together"]
+        if env.limits.actions is not None:
+            left.append(f"{env.limits.actions - context.actions} actions")
+        user = render(__package__, f"{role}/user", left=" and ".join(left), **inputs)
         messages = [Message("system", system), Message("user", user)]
-        return await self.context.run_agent(role, messages, Toolbox([], tool), TRIES)
+        return await context.run_agent(role, messages, Toolbox([], tool), TRIES)
 
     async def _observe(self) -> str:
         """Return the current world, by the primitive that reads it without acting, if there is one."""

@@ -44,7 +44,7 @@ class Voyager(Method):
     Attributes:
         tries: maximum answers of the actor for one objective (Voyager: 4).
         retrieve: number of programs whose code the programming actor sees, those that fit the objective best
-            (Voyager: 5); `all` lists all programs by signature and docstring.
+            (Voyager: 5); `all` lists all functions by signature and docstring.
         overflow: handling of a list of programs that does not fit the context of the programming actor.
             `skip` ends the rollout, and its programs so far are kept; with `discard`, the sleep changes
             nothing, as in the paper.
@@ -74,7 +74,7 @@ class Voyager(Method):
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return all skills as tools; in training, a tool that runs a new program."""
         library = Library(env.primitives).of(policy)
-        return programming(library, env, self.retrieve) if training else ActorSpec(library)
+        return programming(library, env, self.retrieve, self.tries) if training else ActorSpec(library)
 
     async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
         """Pursue one objective after another until the world or the budget ends the rollout."""

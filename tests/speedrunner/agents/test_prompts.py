@@ -69,13 +69,13 @@ def test_limits_mention_skills_only_where_a_method_has_skills_that_run(wording: 
 
 
 def test_an_environments_text_is_not_taken_for_a_template() -> None:
-    text = render(ACTOR, "user", instruction="{{ 1 + 1 }} <b>&amp;", observation="{% if x %}")
+    text = render(ACTOR, "user", reference="", instruction="{{ 1 + 1 }} <b>&amp;", observation="{% if x %}")
     assert text == "Your task: {{ 1 + 1 }} <b>&amp;\n\n{% if x %}"
 
 
 def test_a_missing_variable_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="observation"):
-        render(ACTOR, "user", instruction="dig")
+        render(ACTOR, "user", reference="", instruction="dig")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -157,7 +157,7 @@ async def test_a_sleep_that_is_cut_off_by_its_call_limit(corridor: Runs, method:
         ("opo", asks),
         ("skill_folder", asks),
         ("asi_replay", lambda request: "stride" in request.tools and request.turn == 0),
-        ("voyager", lambda request: "run_program" in request.tools and "def leave_start(" in request.system),
+        ("voyager", lambda request: "run_program" in request.tools and "def leave_start(" in request.task),
     ],
     indirect=["whole"],
 )

@@ -7,6 +7,7 @@ import pytest
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.methods.voyager.programs import Program, add_program, add_programs, score_bm25
+from speedrunner.store.records import Policy
 from tests.toy_env import Racetrack
 
 
@@ -76,13 +77,48 @@ async def test_a_program_that_is_there_word_for_word_is_not_added_again() -> Non
             "only functions and imports: define LIMIT inside",
         ),
         (f"class Box:\n    pass\n\n{source('a')}", "only functions and imports: define Box inside"),
-        (source("known"), "the library already has known: choose other names, or call these"),
+        (source("known"), "call those, or rename yours\nknown\\(\\): Do known\\."),
     ],
 )
 async def test_what_would_meet_others_in_the_library_is_no_program(text: str, why: str) -> None:
     known = await library([program(source("known", last="walk(1)"))])
     with pytest.raises(InvalidSkill, match=why):
         add_program(known, text)
+
+
+async def test_a_helper_that_is_there_word_for_word_is_shared() -> None:
+    helper = source("helper", last="walk(1)")
+    first, second = program(helper, source("go", "helper")), program(helper, source("run", "helper"))
+    grown = await library([first], [second])
+    assert [skill.name for skill in grown.skills] == ["helper", "go", "run"]
+    assert add_program(grown, second.source)[0] is grown  # also in a rollout
+
+
+async def test_equal_functions_share_a_number() -> None:
+    """Three episodes have one helper, two of them another one with its name."""
+    other = source("helper")
+    programs = [program(other, source(name, "helper")) for name in ("run", "jump")]
+    grown = await library([program(source("helper", last="walk(1)"), source("go", "helper"))], programs[:1])
+    grown, (edit,) = await add_programs(grown, programs[1:], 3)
+    assert [skill.name for skill in grown.skills] == ["helper", "go", "helper_2", "run", "jump"]
+    assert (grown.calls("jump"), edit.name) == (("helper_2", "look"), "jump")
+    assert Library(Racetrack().primitives).of(grown.policy(Policy(version=0))).skills == grown.skills
+
+
+async def test_functions_that_use_different_helpers_are_not_equal() -> None:
+    episodes = [
+        [program(source("a", last=last), source("b", "a"), source("c", "b"))]
+        for last in ("walk(1)", "look()")
+    ]
+    grown = await library(*episodes, episodes[1])
+    assert [skill.name for skill in grown.skills] == ["a", "b", "c", "a_2", "b_2", "c_2"]
+    assert grown.calls("c_2") == ("b_2", "look")
+
+
+async def test_a_program_that_another_one_contains_stays_public() -> None:
+    known = source("known", last="walk(1)")
+    grown = await library([program(known)], [program(known, source("go", "known"))])
+    assert [(skill.name, skill.public) for skill in grown.skills] == [("known", True), ("go", True)]
 
 
 TEXTS = ["collect_wood\nCollect wood from a tree.", "place_table\nPlace a table.", "drink\nDrink."]

@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from serving.model_config import Role, Roles
+from speedrunner.library.library import Library
 from speedrunner.methods.method_base import UnfitEnvironment
 from speedrunner.methods.method_registry import make
+from speedrunner.methods.voyager.programs import add_program
+from speedrunner.methods.voyager.rollout import programming
 from speedrunner.runs.verification.record_checks import check_policies
 from speedrunner.store.records import Edit, Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, ScriptedRun, flag
 from tests.tampered_runs import open_checked
-from tests.toy_env import Corridor
+from tests.toy_env import Corridor, Racetrack
 
 RACETRACK = "env=tests.toy_env:Racetrack"
 SHORT = ("run.rollouts=1", "run.sleep_every=1", "run.test_episodes=0")
@@ -61,7 +64,7 @@ def pupil(request: Request) -> Answer:
         return call("to_flag") if "to_flag" in request.tools else call("walk", steps=9)
     for objective, source in (("leave the start", STEP), ("go on", ON)):
         if f"Your task: {objective}" in request.task:
-            known = f"def {source.split()[1].partition('(')[0]}(" in request.system
+            known = f"def {source.split()[1].partition('(')[0]}(" in request.task
             return call("run_program", source=source if not known else source.replace("def ", "def again_"))
     return call(
         "run_program",
@@ -118,11 +121,10 @@ class TestASession:
 
     def test_programs_can_be_called_at_once_and_are_listed_in_the_prompt(self, session: ScriptedRun) -> None:
         asked = [each for each in session.server.requests if "run_program" in each.tools]
-        assert "The library is empty." in asked[0].system
-        head = "These fit the objective best:\n\n```python\n"
-        assert f"The library has 1 program. {head}{STEP}\n```" in asked[1].system
-        # "the" of the objective is in the docstring of `go_on` alone.
-        assert f"The library has 2 programs. {head}{ON}\n\n\n{STEP}\n```" in asked[2].system
+        assert asked[0].task.startswith("The library is empty.\n\nYour task: leave the start")
+        assert f"```python\n{STEP}\n```\n\nThe library has 1 program.\n\nYour task: go on" in asked[1].task
+        assert f"```python\n{STEP}\n\n\n{ON}\n```\n\nThe library has 2 programs." in asked[2].task
+        assert len({each.system for each in asked}) == 1  # what the prefix warm-up sends
         played = session.data.trajectories()[0]
         second = [turn.executed for turn in played.turns if turn.role == "programmer" and turn.executed][1]
         assert [each.name for each in second.calls[0].calls] == ["leave_start", "look"]
@@ -145,6 +147,49 @@ class TestASession:
         assert "- Leave the start\n- Reach the flag" in asked.system
 
 
+def helped(count: int) -> Library:
+    """Programs that share `count` helpers, of which each calls the one before."""
+    chain = ['def helper_0() -> str:\n    """Look (0)."""\n    return look()']
+    for number in range(1, count):
+        chain.append(
+            f'def helper_{number}() -> str:\n    """Look ({number})."""\n    return helper_{number - 1}()'
+        )
+    library = Library(Racetrack().primitives)
+    for name in ("left", "right", "back"):
+        main = f'def go_{name}() -> str:\n    """Go {name}."""\n    return helper_{count - 1}()'
+        library, _ = add_program(library, "\n\n\n".join([*chain, main]))
+    return library
+
+
+class TestThePromptOfTheProgrammer:
+    def test_has_the_code_of_each_function_once_in_the_order_of_the_library(self) -> None:
+        library, env = helped(14), Racetrack()
+        left, right = (programming(library, env, 2, 4, f"go {name}") for name in ("left", "right"))
+        assert [left.reference.count(f"def helper_{number}(") for number in range(14)] == [1] * 14
+        assert left.instructions == right.instructions
+        first, _, _ = left.reference.partition("def go_")
+        assert right.reference.startswith(first)
+        assert "def helper_13(" in first
+
+    def test_lists_helpers_too_if_it_lists_all_since_their_names_are_taken(self) -> None:
+        spec = programming(helped(2), Racetrack(), "all", 4, "go left")
+        assert "- helper_0(): Look (0).\n- helper_1(): Look (1).\n- go_left(): Go left." in spec.instructions
+        assert spec.reference == ""
+
+    def test_and_those_of_curriculum_and_critic_name_the_limits(self, session: ScriptedRun) -> None:
+        asked = session.server.requests
+        programmer = next(each for each in asked if "run_program" in each.tools)
+        assert "You have 4 answers for a task." in programmer.system
+        curriculum, critic = (
+            next(each for each in asked if tool in each.tools) for tool in ("propose_objective", "judge")
+        )
+        assert {
+            "The actor has 4 tries for an objective." in each.system for each in (curriculum, critic)
+        } == {True}
+        assert "Left in this episode: 20 answers of all roles together" in curriculum.task
+        assert "Left in this episode: 18 answers of all roles together" in critic.task
+
+
 class TestAProgramThatDoesNotDo:
     async def test_is_tried_again_with_what_the_critic_says(self, corridor: Runs) -> None:
         def programs(request: Request) -> Answer:
@@ -159,7 +204,7 @@ class TestAProgramThatDoesNotDo:
         first, second = [each for each in run.server.requests if "run_program" in each.tools][:2]
         assert second.messages[: len(first.messages)] == first.messages
         reply = second.messages[-1][1]
-        assert "The world now:\nYou are at field 1." in reply
+        assert reply.count("You are at field 1.") == 1
         assert "The critic says: Walk farther." in reply
         assert "The program was not added to the library." in reply
 

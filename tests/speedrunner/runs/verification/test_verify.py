@@ -112,7 +112,7 @@ async def test_crafter_played_by_programs(corridor: Runs, tmp_path: Path) -> Non
     def pupil(request: Request) -> Answer:
         if "run_program" not in request.tools:
             return call("go_east", steps=2) if "go_east" in request.tools else call("move_east")
-        return call("run_program", source=beyond if "def go_east(" in request.system else east)
+        return call("run_program", source=beyond if "def go_east(" in request.task else east)
 
     run = corridor(
         roles(pupil, objectives=("walk", "wander", "rest")),
