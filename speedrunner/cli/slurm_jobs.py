@@ -9,9 +9,11 @@ from pathlib import Path
 from speedrunner.cli.output import say, say_json
 from speedrunner.cluster import submit as submission
 from speedrunner.cluster.cluster_config import Cluster, Site
+from speedrunner.cluster.jobs import JobPart
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns, short_number
+from speedrunner.plain.slurm import SlurmRefused
 from speedrunner.runs.planned_runs import PlannedRun, is_unfinished, set_up_runs, split_into_parts
 
 
@@ -30,6 +32,20 @@ def submit_jobs(
     wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]
     if not wanted:
         raise InvalidConfig(f"all {len(runs)} runs are finished: there is nothing to submit")
+    busy = {} if dry_run else submission.find_busy(grid.root)
+    playing = {
+        number: busy[path]
+        for number in wanted
+        for path in (str(Path(run.path).resolve()) for run in dealt[number - 1])
+        if path in busy
+    }
+    wanted = [number for number in wanted if number not in playing]
+    if not wanted:
+        jobs_in_queue = ", ".join(sorted({f"{job.job} ({job.state})" for job in playing.values()}))
+        raise InvalidConfig(
+            f"jobs in the queue play all unfinished runs: {jobs_in_queue}. Wait for them, or cancel them with"
+            " `scancel`"
+        )
     shared = [*rest, *([f"--dir={folder}"] if folder else [])]
     sweep = [*shared, f"--in-flight={at_once}"]
     arrays = submission.arrays(dealt, wanted, cluster, sweep, grid.root, grid.file.stem)
@@ -40,11 +56,24 @@ def submit_jobs(
             say(*_describe_jobs(arrays, dealt, cluster, file), "", err=True)
             say("\n".join(array.script for array in arrays), end="")
         return
-    submission.require_free([run.path for number in wanted for run in dealt[number - 1]], grid.root)
-    submitted = [job for array in arrays for job in submission.submit(array, grid.root)]
+    submitted: list[JobPart] = []
+    for array in arrays:
+        try:
+            submitted += submission.submit(array, grid.root)
+        except SlurmRefused as error:
+            if not submitted:
+                raise
+            names = ", ".join(job.job for job in submitted)
+            raise SlurmRefused(
+                f"{error}. Submitted before this error: {names}. The same command submits the rest"
+            ) from None
     if as_json:
         say_json({"jobs": submitted})
         return
+    for number, job_in_queue in playing.items():
+        say(
+            f"part {number} is not submitted: job {job_in_queue.job}, which is {job_in_queue.state}, plays it"
+        )
     for job in submitted:
         names = ", ".join(Path(run).name for run in job.runs)
         say(f"job {job.job}: {names} (log: {job.log})")
@@ -62,7 +91,7 @@ def _describe_jobs(
         for number in array.parts:
             left = sum(map(is_unfinished, dealt[number - 1]))
             total += array.gpus * hours
-            counts = [left, cluster.cpus, cluster.memory_gb, array.gpus]
+            counts = [left, cluster.cpus, cluster.memory_gb or "-", array.gpus]
             times = [short_number(hours), short_number(array.gpus * hours)]
             rows.append([f"{array.name} {number}", *map(str, counts), *times])
     runs = sum(int(row[1]) for row in rows[1:])

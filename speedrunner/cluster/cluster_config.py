@@ -41,7 +41,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         gpus: GPUs that one node has for a job; 0 for machines without. The models' model configs say how many
             of them it gets.
         cpus: cores of a job.
-        memory_gb: memory of a job in GB (2^30 bytes).
+        memory_gb: memory of a job in GB (2^30 bytes); `None`: not requested, for sites that refuse `--mem`.
         minutes: walltime, 30 days at most. A job ends cleanly before its walltime is over, and restarts.
         partition: `None` for the site's own default.
         account: the account that is charged; `None` for the user's own.
@@ -50,13 +50,13 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             `apptainer exec --nv image.sif`; `None` for the installation that submits.
         scratch: a folder on the node's own disk, for caches and sockets; may name variables of the job.
             `None`: $SLURM_TMPDIR, $TMPDIR or /tmp.
-        options: further options of sbatch.
+        options: further options of sbatch. One that requests memory, GPUs or time replaces this program's.
     """
 
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)]
     minutes: Annotated[int, msgspec.Meta(ge=1, le=43_200)]
     cpus: Annotated[int, msgspec.Meta(ge=1, le=4096)]
-    memory_gb: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
+    memory_gb: Annotated[int, msgspec.Meta(ge=1, le=65_536)] | None
     partition: Word | None = None
     account: Word | None = None
     setup: str = ""

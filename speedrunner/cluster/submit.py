@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -13,7 +14,7 @@ import msgspec
 
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster.cluster_config import Cluster
-from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
+from speedrunner.cluster.jobs import JobPart, JobStatus, Submitted, job_status, note_jobs
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.slurm import run_slurm
 from speedrunner.runs.planned_runs import PlannedRun
@@ -22,6 +23,21 @@ from speedrunner.store.files import FOLDER_MODE, explain_errors, make_folder
 TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
 LOGS = "jobs"
 """The folder of jobs' logs, next to the runs."""
+
+PASSED = re.compile(
+    r"SLURM_(CLUSTERS|CONF|CONF_SERVER|JWT)|SBATCH_(ACCOUNT|CLUSTERS|CONSTRAINT|PARTITION|QOS|RESERVATION)"
+    r"|(?!(SLURM|SBATCH|SRUN)_).*",
+    re.DOTALL,
+)
+"""Variables of the shell that reach a job. Slurm's own would change its size or its step: an interactive job
+exports its memory, tasks and binding, for example. The user's defaults for place and account stay."""
+
+SAME_REQUEST = {
+    "mem": r"mem|mem-per-cpu|mem-per-gpu",
+    "gpus-per-node": r"gpus|gpus-per-node|gpus-per-task|gpus-per-socket|gres=gpu",
+    "time": r"time",
+}
+"""Options of sbatch that replace one of this program's."""
 
 PLAIN = re.compile(r"[\w@+=:,./ -]+")
 """Paths that sbatch and the script's quotes take literally."""
@@ -83,12 +99,16 @@ def arrays(
             "nodes": 1,
             "ntasks-per-node": 1,
             "cpus-per-task": cluster.cpus,
-            "mem": f"{cluster.memory_gb}G",
+            "mem": f"{cluster.memory_gb}G" if cluster.memory_gb else None,
             "gpus-per-node": gpus or None,
             "time": cluster.minutes,
             "array": ",".join(map(str, numbers)),
         }
-        options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
+        options = [
+            f"--{name}={value}"
+            for name, value in asked_for.items()
+            if value is not None and not _is_replaced(name, cluster.options)
+        ]
         text = script(cluster, options, len(dealt), sweep, root)
         job_arrays.append(Array(job_name, gpus, runs, text))
     return job_arrays
@@ -122,7 +142,9 @@ def submit(array: Array, root: Path) -> list[JobPart]:
     with explain_errors(root, "made"):
         root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     make_folder(logs)
-    number = run_slurm("sbatch", "--parsable", text=array.script).strip().partition(";")[0]
+    environment = {name: value for name, value in os.environ.items() if PASSED.fullmatch(name)}
+    submitted = run_slurm("sbatch", "--parsable", text=array.script, environment=environment)
+    number = submitted.strip().partition(";")[0]
     jobs = [
         JobPart(f"{number}_{part}", str(logs.resolve() / f"{number}_{part}.log"), runs)
         for part, runs in array.parts.items()
@@ -131,15 +153,17 @@ def submit(array: Array, root: Path) -> list[JobPart]:
     return jobs
 
 
-def require_free(runs: Sequence[str], root: Path) -> None:
-    """Raise `InvalidConfig` if a job in the queue will play one of these directories."""
-    wanted = {str(Path(run).resolve()) for run in runs}
-    for job in job_status(root) if root.exists() else []:
-        if job.in_queue and (both := wanted.intersection(job.runs)):
-            raise InvalidConfig(
-                f"job {job.job}, which is {job.state}, plays {Path(min(both)).name}: wait for it, or"
-                f" cancel it with `scancel {job.job}`"
-            )
+def find_busy(root: Path) -> dict[str, JobStatus]:
+    """Return the directories that jobs in the queue play, with their jobs. Raises `StorageError`."""
+    return {
+        run: job for job in (job_status(root) if root.exists() else []) if job.in_queue for run in job.runs
+    }
+
+
+def _is_replaced(name: str, options: Sequence[str]) -> bool:
+    """Return whether the site's own options of sbatch request the same as the option `name`."""
+    same = re.compile(rf"--({SAME_REQUEST.get(name, name)})([=:]|$)")
+    return any(same.match(option) for option in options)
 
 
 def _needed_gpus(part: Sequence[PlannedRun], cluster: Cluster) -> int:

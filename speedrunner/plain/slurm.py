@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 
 RESERVE_S = 30.0
 """Seconds of a job reserved for stopping its server and writing token reconciliations."""
@@ -23,12 +24,20 @@ class SlurmRefused(Exception):
     """A command of Slurm is missing or fails. The text is a line for people."""
 
 
-def run_slurm(*command: str, text: str = "") -> str:
-    """Return the output of a Slurm command, with `text` as its input. Raises `SlurmRefused`."""
+def run_slurm(*command: str, text: str = "", environment: Mapping[str, str] | None = None) -> str:
+    """Return the output of a Slurm command.
+
+    Args:
+        text: its input.
+        environment: its environment variables; `None`: those of this process.
+
+    Raises `SlurmRefused`.
+    """
     try:
         done = subprocess.run(
             command,
             input=text,
+            env=environment,
             capture_output=True,
             encoding="utf-8",  # independent of the locale
             errors="replace",

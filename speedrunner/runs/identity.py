@@ -275,12 +275,21 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
 
 
 def _commit() -> str:
+    """Return the checkout's commit, or why it is unknown."""
+
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(CHECKOUT), *arguments]
+        # Git refuses the checkout of another user, such as a group's installation, unless it is named as
+        # safe. It is: this program runs that checkout's code already.
+        command = ["git", "-C", str(CHECKOUT), "-c", f"safe.directory={CHECKOUT}", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
         commit = git("rev-parse", "--short=12", "HEAD")
         return f"{commit} with changes" if git("status", "--porcelain") else commit
-    except (OSError, subprocess.SubprocessError):
-        return "not under version control"
+    except FileNotFoundError:
+        return "unknown: git is not installed"
+    except subprocess.CalledProcessError as error:
+        said = " ".join(error.stderr.split())
+        return "not under version control" if "not a git repository" in said else f"unknown: {said[:200]}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"unknown: {error}"

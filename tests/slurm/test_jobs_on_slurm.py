@@ -81,8 +81,9 @@ class Slurm:
         return done.stdout
 
     def speedrunner(self, *words: str) -> str:
-        """What our own command prints."""
-        return self.command(sys.executable, "-m", "speedrunner.cli", *words)
+        """What our own command prints, called within an interactive job of another size."""
+        session = ("SLURM_MEM_PER_CPU=100", "SBATCH_MEM_PER_CPU=100", "SLURM_EXPORT_ENV=NONE")
+        return self.command("env", *session, sys.executable, "-m", "speedrunner.cli", *words)
 
     def list_of_runs(self, count: int) -> Path:
         """A file with so many runs, which differ by their seeds."""

@@ -90,6 +90,21 @@ class TestAScript:
     def test_asks_for_the_gpus_of_its_servers(self, model: list[str], gpus: str | None) -> None:
         assert options(printed(*model, *GPU)).get("gpus-per-node") == gpus
 
+    @pytest.mark.parametrize(
+        ("site", "left_out"),
+        [
+            ("cluster.memory_gb=null", "mem"),
+            ("cluster.options=[--mem-per-cpu=1G]", "mem"),
+            ("cluster.options=[--gres=gpu:a100:1]", "gpus-per-node"),
+            ("cluster.options=[--gpus=1]", "gpus-per-node"),
+            ("cluster.options=[--time=0-02:00]", "time"),
+        ],
+    )
+    def test_requests_nothing_twice(self, site: str, left_out: str) -> None:
+        usual = options(printed("model=qwen3.5-27b", *GPU))
+        own = options(printed("model=qwen3.5-27b", site, *GPU))
+        assert {name for name in usual if own.get(name) != usual[name]} == {left_out}
+
     def test_plays_its_part_with_the_sweep_s_own_words(self) -> None:
         given = ["model=tiny", "run.seed=0,1", "--dir=some where", "--in-flight=8", "--jobs=2"]
         text = printed(*given, *CPU)
@@ -250,15 +265,56 @@ class TestSubmitting:
         assert not (folder / "out" / JOBS).exists()
         golden("cluster/refused_submissions.txt", table(reasons))
 
-    def test_is_refused_while_a_job_has_one_of_the_runs(self, folder: Path) -> None:
+    def test_leaves_out_a_part_that_a_job_in_the_queue_plays(self, folder: Path) -> None:
         run = str(folder / "out" / "babyai-react-tiny-seed1")
         (folder / "out").mkdir()
         note_jobs(folder / "out", Submitted([JobPart("7_2", "7_2.log", [run])]))
         stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n")
+        stand_in(folder, "sbatch", "12\n")
+        shown = printed(*self.GIVEN).splitlines()
+        assert shown[0] == "part 2 is not submitted: job 7_2, which is pending, plays it"
+        assert shown[1].startswith("job 12_1: babyai-react-tiny-seed0")
+        stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n12_1|RUNNING|a1|0||\n")
         assert refused(*self.GIVEN) == (
-            "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or cancel it with"
-            " `scancel 7_2`"
+            "jobs in the queue play all unfinished runs: 12_1 (running), 7_2 (pending). Wait for them, or"
+            " cancel them with `scancel`"
         )
         stand_in(folder, "squeue", "")
-        stand_in(folder, "sbatch", "12\n")
         assert "job 12_2: babyai-react-tiny-seed1" in printed(*self.GIVEN)
+
+    def test_names_the_arrays_before_one_that_is_refused(self, folder: Path) -> None:
+        models = "[qwen3.5-27b, qwen3.5-27b-2gpu]"
+        Path("runs.yaml").write_text(f"- {{env: babyai, method: react, model: {models}}}\n")
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "sbatch").write_text(
+            "#!/bin/sh\n[ -e submitted ] && { echo 'QOSMaxSubmitJobPerUserLimit' >&2; exit 1; }\n"
+            "touch submitted 2>/dev/null || : > submitted\necho 4711\n"
+        )
+        (programs / "sbatch").chmod(0o700)
+        given = ("cluster=gpu", "--dir=out")
+        assert refused(*given) == (
+            "`sbatch` refuses: QOSMaxSubmitJobPerUserLimit. Submitted before this error: 4711_1. The same"
+            " command submits the rest"
+        )
+        (folder / "submitted").unlink()
+        stand_in(folder, "squeue", "4711_1|PENDING||0|Priority|\n")
+        assert printed(*given).startswith(
+            "part 1 is not submitted: job 4711_1, which is pending, plays it\njob"
+        )
+
+    def test_passes_no_variable_that_changes_the_job_or_its_step(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = ("SLURM_MEM_PER_CPU", "SLURM_CPU_BIND", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_EXPORT_ENV")
+        session += ("SBATCH_MEM_PER_NODE", "SBATCH_EXPORT", "SBATCH_ARRAY_INX", "SRUN_CPUS_PER_TASK")
+        own = ("SLURM_CONF", "SBATCH_ACCOUNT", "SBATCH_PARTITION", "HF_HOME")
+        for name in (*session, *own):
+            monkeypatch.setenv(name, "1")
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "sbatch").write_text("#!/bin/sh\nexport > variables\necho 12\n")
+        (programs / "sbatch").chmod(0o700)
+        printed(*self.GIVEN)
+        passed = (folder / "variables").read_text()
+        assert [name for name in (*session, *own) if f" {name}=" in passed] == list(own)

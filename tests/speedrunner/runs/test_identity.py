@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -237,3 +238,23 @@ def test_roles_that_cannot_reason_are_named_with_the_setting(
 
 def test_a_run_without_rollouts_asks_no_inducer(process: Process) -> None:
     assert said(process, rollouts=0) == said(process, method="react") != said(process)
+
+
+def recorded_commit() -> str:
+    return str(inspect.unwrap(identities._commit)())  # tests compute it once
+
+
+class TestTheRecordedCommit:
+    def test_is_the_same_in_a_checkout_of_another_user(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = recorded_commit()
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for its tests
+        assert recorded_commit() == own
+
+    def test_is_replaced_by_the_reason_where_git_fails(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert recorded_commit() == "unknown: git is not installed"
+        (tmp_path / "git").write_text("#!/bin/sh\necho fatal: detected dubious ownership >&2\nexit 128\n")
+        (tmp_path / "git").chmod(0o700)
+        assert recorded_commit() == "unknown: fatal: detected dubious ownership"
