@@ -46,7 +46,8 @@ INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
 SEEN: dict[View, str] = {
     "nearest": "the nearest cell of each kind of material, object and creature in the 9 x 9 cells around you "
     "(other cells are not listed)",
-    "all": "what is in each of the 9 x 9 cells around you",
+    "all": "the achievements that you have unlocked, what is in each of the 9 x 9 cells around you (a plant "
+    'that can be eaten is a "ripe plant")',
 }
 """Descriptions of what an observation lists, by view."""
 
@@ -61,7 +62,8 @@ class Crafter(TextEnv):
     Args:
         zombie_frequency: scales the number of zombies and how fast they appear and disappear; 1 is upstream's
             game, 0 has none (paper, Appendix D.6).
-        view: whether an observation lists the nearest cell of each kind or all cells in sight.
+        view: whether an observation lists the nearest cell of each kind, or all cells in sight, ripe plants
+            and unlocked achievements, as upstream's picture and `info` do.
         description: how much the agents' prompts say about the rules.
 
     Raises `InvalidOption`: `zombie_frequency` is out of range.

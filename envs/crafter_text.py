@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from envs.crafter_game import Game
 
 View = Literal["nearest", "all"]
+RIPE = "ripe "
+"""Stands before the name of a plant that can be eaten, as upstream's picture shows and the paper's text does
+not."""
 
 BEGIN, END = "<<OBSERVATION_BEGIN>>", "<<OBSERVATION_END>>"
 SLEEPING = "You are sleeping, and will not be able to take actions until energy is full."
@@ -73,8 +76,8 @@ def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
     Args:
         seen: a `snapshot`.
         view: "nearest" lists the nearest cell of each kind, the nearest kind first; "all" lists every cell
-            but the player's, column by column from the west. Among equally near cells the western comes
-            first, then the northern.
+            but the player's, column by column from the west, names ripe plants, and adds what is unlocked.
+            Among equally near cells the western comes first, then the northern.
     """
     lines = [BEGIN]
     if seen["sleeping"]:
@@ -82,27 +85,31 @@ def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
     elif seen["health"] <= 0:
         lines.append(DEAD)
     lines += ["Your status:", *(f"- {vital}: {seen[vital]}/9" for vital in VITALS)]
+    if view == "all":
+        unlocked = ", ".join(name.replace("_", " ").title() for name in seen["achievements"])
+        lines.append(f"You have unlocked: {unlocked or 'nothing yet'}.")
     if seen["inventory"]:
         lines += ["Your inventory:", *(f"- {name}: {number}" for name, number in seen["inventory"].items())]
     else:
         lines.append("You have nothing in your inventory.")
 
-    cells = list(_cells(seen["window"]))
+    cells, front = list(_cells(seen["window"])), seen["facing_target"]
     if view == "nearest":
+        front = front.removeprefix(RIPE)
         nearest: dict[str, tuple[str, int, int]] = {}
         for cell in sorted(cells, key=lambda cell: abs(cell[1]) + abs(cell[2])):
-            nearest.setdefault(cell[0], cell)
-        cells = list(nearest.values())
+            nearest.setdefault(cell[0].removeprefix(RIPE), cell)
+        cells = [(name, right, down) for name, (_, right, down) in nearest.items()]
     if cells:
         lines += ["You see:", *(f"- {name} {_offset(right, down)}" for name, right, down in cells)]
     else:
         lines.append("You see nothing away from you.")
-    front = "nothing" if seen["facing_target"] == OUTSIDE else seen["facing_target"]
-    return "\n".join([*lines, f"You face {front} at your front.", END])
+    return "\n".join([*lines, f"You face {'nothing' if front == OUTSIDE else front} at your front.", END])
 
 
 def _name_cell(material: str | None, obj: Any) -> str:
-    return type(obj).__name__.lower() if obj else material or OUTSIDE
+    ripe = RIPE * (obj is not None and obj.texture == "plant-ripe")
+    return ripe + type(obj).__name__.lower() if obj else material or OUTSIDE
 
 
 def _cells(window: list[str]) -> Iterator[tuple[str, int, int]]:

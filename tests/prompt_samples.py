@@ -245,7 +245,8 @@ class Samples:
     def programmer(self, skills: int, retrieve: Retrieve = 5) -> Prompt:
         """What Voyager's actor reads in training."""
         aim = Opening("do routine 5", self.opening.observation)
-        spec = programming(self.library(skills), self.env, retrieve, 4, aim.instruction)
+        left = "1970 answers of all roles together and 1750 actions"
+        spec = programming(self.library(skills), self.env, retrieve, 4, aim.instruction, left)
         return Prompt(spec.list_tools(self.env), plain_messages(spec.messages(self.env, aim)))
 
     def _voyager(self, ask: Any) -> Prompt:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from crafter import constants
-from crafter.objects import Zombie
+from crafter.objects import Plant, Zombie
 
+from envs import make
 from envs.crafter_game import Game
 
 
@@ -112,3 +113,77 @@ def balance(game: Game, draw: float) -> None:
     for chunk, members in game.world.chunks.items():
         game._balance_chunk(chunk, members)
     game.world.random = random
+
+
+class TestTheFullDescription:
+    """`env.description=full` has the rules of crafter 1.8.3."""
+
+    RULES = make("crafter", description="full").description
+
+    def wait(self, game: Game, vital: str, action: str = "noop") -> int:
+        """Act until a vital changes, and return the ticks."""
+        before, start = game.player.inventory[vital], game.step_count
+        while game.player.inventory[vital] == before:
+            game.act(action)
+        return game.step_count - start
+
+    def test_costs_and_requirements(self) -> None:
+        placed = {name: info["uses"] for name, info in constants.place.items()}
+        assert placed == {
+            "stone": {"stone": 1}, "table": {"wood": 2}, "furnace": {"stone": 4}, "plant": {"sapling": 1},
+        }  # fmt: skip
+        assert "a table takes 2 wood, a furnace 4 stone, a stone 1 stone, a plant 1 sapling." in self.RULES
+        for tool in ("pickaxe", "sword"):
+            uses = [constants.make[f"{kind}_{tool}"]["uses"] for kind in ("wood", "stone", "iron")]
+            assert uses == [{"wood": 1}, {"wood": 1, "stone": 1}, {"wood": 1, "coal": 1, "iron": 1}]
+        left = {name: info["leaves"] for name, info in constants.collect.items()}
+        assert (left["tree"], left["stone"], constants.collect["grass"]["probability"]) == (
+            "grass", "path", 0.1,
+        )  # fmt: skip
+        assert "a tree gives wood and becomes grass" in self.RULES
+
+    @pytest.mark.parametrize(("vital", "ticks"), [("drink", 21), ("food", 26), ("energy", 31)])
+    def test_hunger_thirst_and_fatigue(self, vital: str, ticks: int) -> None:
+        assert self.wait(started(0, 0.0), vital) == ticks
+        assert "Food, drink and energy fall by 1 every 26, 21 and 31 ticks." in self.RULES
+
+    @pytest.mark.parametrize(
+        ("action", "state", "vital", "ticks"),
+        [
+            ("noop", {"health": 5}, "health", 26),
+            ("noop", {"food": 0}, "health", 16),
+            ("sleep", {"energy": 3}, "energy", 11),
+            ("sleep", {"energy": 0, "health": 5}, "health", 13),
+        ],
+    )
+    def test_recovery_and_sleep(self, action: str, state: dict[str, int], vital: str, ticks: int) -> None:
+        game = started(0, 0.0)
+        game.player.inventory.update(state)
+        game.player._last_health = game.player.health
+        assert self.wait(game, vital, action) == ticks
+
+    def test_nights_and_plants(self) -> None:
+        game, plant = started(0, 0.0), Plant(started(0, 0.0).world, (0, 0))
+        dark = []
+        for game._step in range(300):
+            game._update_time()
+            if game.world.daylight < 0.5:
+                dark.append(game._step)
+        assert (dark[0], dark[-1], len(dark)) == (148, 272, 125)
+        assert "ticks 148 to 272 of each 300" in self.RULES
+        plant.grown = 300
+        assert not plant.ripe
+        plant.update()
+        assert plant.ripe
+
+    def test_a_zombie_next_to_the_player(self) -> None:
+        game = started(0, 0.0)
+        zombie = Zombie(game.world, game.player.pos + np.array([0, 1]), game.player)
+        zombie.move = lambda direction: False
+        game.world.add(zombie)
+        health = []
+        for _ in range(8):
+            game.act("noop")
+            health.append(game.player.health)
+        assert health == [7, 7, 7, 7, 7, 7, 5, 5]
+        assert "one takes 2 health at once and then every 6 ticks" in self.RULES

@@ -43,6 +43,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "inventory": {"wood": 3, "stone": 1, "wood_pickaxe": 1},
         "sleeping": False,
         "facing_target": "grass",
+        "achievements": [],
         "window": window(zombie=(-2, -4), grass=(0, -1), tree=(1, -2), stone=(3, 0), water=(3, 4)),
     }
     return sight | changes
@@ -71,6 +72,17 @@ class TestViews:
 
     def test_nearest_lists_each_kind_once_the_nearest_first_of_equals_the_western(self) -> None:
         assert self.listed() == ["- grass 1 step west", "- cow 1 step east", "- tree 2 steps east"]
+
+    def test_all_tells_ripe_plants_and_unlocked_achievements(self) -> None:
+        garden = window(**{"ripe plant": (1, 0), "plant": (2, 0)})
+        state = seen(window=garden, facing_target="ripe plant", achievements=["collect_drink"])
+        for view, plants, front in (
+            ("all", ["- ripe plant 1 step east", "- plant 2 steps east"], "ripe plant"),
+            ("nearest", ["- plant 1 step east"], "plant"),
+        ):
+            lines = describe(state, view).splitlines()  # type: ignore[arg-type]
+            assert lines[lines.index("You see:") + 1 : -1] == [*plants, f"You face {front} at your front."]
+            assert ("You have unlocked: Collect Drink." in lines) == (view == "all")
 
     def test_all_lists_every_cell_but_the_players_column_by_column(self) -> None:
         lines = self.listed(view="all")

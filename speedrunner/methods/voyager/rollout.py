@@ -79,13 +79,16 @@ Retrieve = AtLeastOne | Literal["all"]
 
 
 def programming(
-    library: Library, env: TextEnv, retrieve: Retrieve, tries: int, objective: str = ""
+    library: Library, env: TextEnv, retrieve: Retrieve, tries: int, objective: str = "", left: str = ""
 ) -> ActorSpec:
     """Return an actor that acts by writing programs.
 
     Its system prompt is the same for all objectives, and so stays in the prefix cache. The code of the
     programs that fit the objective best (none without one) stands in the user message; `retrieve=all` lists
     all functions in the system prompt.
+
+    Args:
+        left: what is left of the episode's limits.
     """
     public = [skill.name for skill in library.skills if skill.public]
     nearest: list[str] = []
@@ -102,14 +105,15 @@ def programming(
         tries=tries,
         listed=[library.entry(skill.name) for skill in library.skills] if retrieve == "all" else None,
     )
-    sources = library.excerpt(*nearest, without=public)
-    reference = render(__package__, "actor/reference", count=len(public), sources=sources)
+    reference = render(
+        __package__,
+        "actor/reference",
+        count=None if retrieve == "all" else len(public),
+        sources=library.excerpt(*nearest, without=public),
+        left=left,
+    )
     return ActorSpec(
-        library,
-        tools=(RUN_PROGRAM,),
-        role=PROGRAMMER,
-        instructions=instructions,
-        reference="" if retrieve == "all" else reference,
+        library, tools=(RUN_PROGRAM,), role=PROGRAMMER, instructions=instructions, reference=reference
     )
 
 
@@ -141,10 +145,9 @@ class Rollout:
             if not self._objective:
                 return termination
             self._pursued, accepted = False, len(self._kept.programs)
-            spec = programming(self.library, self.context.env, self.retrieve, self.tries, self._objective)
-            termination = await self.context.act(
-                spec, Toolbox([self.run_program]), self._objective, self.tries
-            )
+            env, objective, left = self.context.env, self._objective, self._describe_left()
+            spec = programming(self.library, env, self.retrieve, self.tries, objective, left)
+            termination = await self.context.act(spec, Toolbox([self.run_program]), objective, self.tries)
             reached = len(self._kept.programs) > accepted
             if self._pursued:
                 (self._kept.completed if reached else self._kept.failed).append(self._objective)
@@ -220,12 +223,15 @@ class Rollout:
         goals = [goal for goal in env.goals if goal not in env.description]
         description = quote_description(env)
         system = render(__package__, f"{role}/system", description=description, goals=goals, tries=self.tries)
-        left = [f"{context.clock.llm_calls} answers of all roles together"]
-        if env.limits.actions is not None:
-            left.append(f"{env.limits.actions - context.actions} actions")
-        user = render(__package__, f"{role}/user", left=" and ".join(left), **inputs)
+        user = render(__package__, f"{role}/user", left=self._describe_left(), **inputs)
         messages = [Message("system", system), Message("user", user)]
         return await context.run_agent(role, messages, Toolbox([], tool), TRIES)
+
+    def _describe_left(self) -> str:
+        """Return what is left of the episode's limits."""
+        context, actions = self.context, self.context.env.limits.actions
+        answers = f"{context.clock.llm_calls} answers of all roles together"
+        return answers if actions is None else f"{answers} and {actions - context.actions} actions"
 
     async def _observe(self) -> str:
         """Return the current world, by the primitive that reads it without acting, if there is one."""

@@ -121,8 +121,9 @@ class TestASession:
 
     def test_programs_can_be_called_at_once_and_are_listed_in_the_prompt(self, session: ScriptedRun) -> None:
         asked = [each for each in session.server.requests if "run_program" in each.tools]
-        assert asked[0].task.startswith("The library is empty.\n\nYour task: leave the start")
-        assert f"```python\n{STEP}\n```\n\nThe library has 1 program.\n\nYour task: go on" in asked[1].task
+        left = "Left in this episode: 19 answers of all roles together and 2000 actions."
+        assert asked[0].task.startswith(f"The library is empty.\n{left}\n\nYour task: leave the start")
+        assert f"```python\n{STEP}\n```\n\nThe library has 1 program.\nLeft" in asked[1].task
         assert f"```python\n{STEP}\n\n\n{ON}\n```\n\nThe library has 2 programs." in asked[2].task
         assert len({each.system for each in asked}) == 1  # what the prefix warm-up sends
         played = session.data.trajectories()[0]
