@@ -195,9 +195,13 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             return self.convoy_steps
         sequences = self.server.flags.get("max-num-seqs", CONVOY_SEQUENCES)
         is_large = isinstance(sequences, int) and sequences >= CONVOY_SEQUENCES
+        return CONVOY_STEPS if self.gpus > 0 and is_large and self.can_convoy else 0
+
+    @property
+    def can_convoy(self) -> bool:
+        """Whether turns may begin together: on a hybrid model, with vLLM's own way to decode and schedule."""
         has_other = {"speculative-config", "scheduler-cls"} & set(self.server.flags)
-        is_fit = self.gpus > 0 and self.cache == "hybrid" and is_large and not has_other
-        return CONVOY_STEPS if is_fit else 0
+        return self.cache == "hybrid" and not has_other
 
     @property
     def cache_risk(self) -> str | None:

@@ -25,7 +25,7 @@ SHARE = 0.92
 """vLLM's own `gpu-memory-utilization`, for model configs that set none."""
 
 SEQUENCES, STEP, MEMORY_SHARE = "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization"
-COMPILATION = "compilation-config"
+COMPILATION, MATCH_UNIT = "compilation-config", "prefix-match-unit"
 
 UNKNOWN_FLAGS = frozenset(
     {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
@@ -83,11 +83,18 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     Args:
         gpus: the GPUs that the server may use; the smallest one decides.
 
-    Raises `InvalidModelConfig`: the weights leave no room for a conversation.
+    Raises `InvalidModelConfig`: the weights leave no room for a conversation, or `prefix-match-unit` does not
+    divide a block.
     """
     cache = cache_on(model_config, gpus)
     if cache is None:
         return model_config
+    unit = model_config.server.flags.get(MATCH_UNIT)
+    if isinstance(unit, int) and (unit < 1 or cache.block_size % unit):
+        raise InvalidModelConfig(
+            f"{model_config.name}: server.flags.{MATCH_UNIT} {unit} must divide the {cache.block_size} tokens"
+            " of a block: 16 always does"
+        )
     least = answer_tokens(model_config) + 1
     if (context := cache.longest_context(model_config.context, least)) is None:
         raise InvalidModelConfig(

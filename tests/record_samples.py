@@ -6,17 +6,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement, columns
+from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
 from speedrunner.bench.record import BenchRecord, StepRecord, Subject, open_record
 from speedrunner.bench.rollouts import Rollout
 
 NOON = 1_790_000_000.0
 
 SUBJECT = Subject(
-    model="qwen3.5-27b",
-    hardware="1 x Imaginary GPU",
-    engine={"vllm": "0.32.0", "torch": "2.11.0"},
-    settings={"model": {"context": 131072}, "server": "started"},
+    settings={
+        "hardware": "1 x Imaginary GPU",
+        "engine": {"vllm": "0.32.0", "torch": "2.11.0"},
+        "model": {"name": "qwen3.5-27b", "context": 131072},
+        "server": "started",
+    },
     overrides=["model=qwen3.5-27b", "model.load_format=dummy"],
     environment={"CPU": "Imaginary CPU", "vllm": "0.32.0"},
 )
@@ -57,7 +59,7 @@ def rollout_step(row: Rollout, began: float) -> StepRecord:
 
 def start_step(start: str, seconds: float, began: float) -> StepRecord:
     rows = [{"start": start, "phase": "total", "seconds": seconds}]
-    table = MeasuredTable("starts", rows, columns("start", "phase", "seconds:.1f"))
+    table = MeasuredTable("starts", rows, ("start", "phase", "seconds:.1f"))
     measured = Measurement("a start", tables=[table])
     return StepRecord(step=f"start-{start}", began=began, seconds=seconds, measured=measured)
 

@@ -13,7 +13,7 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from serving.engine.guard import OF_A_JOB
-from serving.engine.step_log import NO_CONVOYS, SCHEDULER_FLAG
+from serving.engine.scheduling import NO_CONVOYS, OWN_MODULE, SCHEDULER_FLAG
 
 API_SERVER = (sys.executable, "-P", "-m", "serving.engine.api_server")
 """The API server's module. The `vllm` command does not work with the CPU package, and does not ignore those
@@ -32,10 +32,10 @@ def serve() -> None:
 
 def with_known_scheduler(arguments: list[str]) -> list[str]:
     """Return the arguments without our scheduler if this version of vLLM lacks what it imports."""
-    if SCHEDULER_FLAG not in arguments or "serving.engine.convoy" not in " ".join(arguments):
+    if SCHEDULER_FLAG not in arguments or OWN_MODULE not in " ".join(arguments):
         return arguments
     try:
-        import_module("serving.engine.convoy")
+        import_module(OWN_MODULE)
     except (ImportError, AttributeError) as error:
         print(f"{NO_CONVOYS}: {error}", file=sys.stderr)
         place = arguments.index(SCHEDULER_FLAG)

@@ -16,7 +16,8 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving.engine.step_log import LOG_VARIABLE, NO_CONVOYS, STEPS_VARIABLE, StepLog
+from serving.engine.scheduling import LOG_VARIABLE, NO_CONVOYS, STEPS_VARIABLE
+from serving.engine.step_log import StepLog
 
 if TYPE_CHECKING:
     Base = Any

@@ -29,7 +29,7 @@ from serving.engine import guard, step_log
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, device_settings
-from serving.engine.step_log import LOG_VARIABLE, STEPS_VARIABLE
+from serving.engine.scheduling import scheduler_arguments, scheduler_settings
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
@@ -38,10 +38,6 @@ from serving.weights import find_folder
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 WORKER = "serving.engine.worker.Worker"
 """Import path of the worker class that keeps outsiders away from the server; see `serving.engine.worker`."""
-
-SCHEDULER = "serving.engine.convoy.ConvoyScheduler"
-SYNC_SCHEDULER = "serving.engine.convoy.SyncConvoyScheduler"
-"""Import paths of the schedulers with convoys, or with a log of steps; see `serving.engine.convoy`."""
 
 Progress = Callable[[float, str], None]
 """Called about once a second during a start, with the seconds so far and the newest line of the log."""
@@ -124,18 +120,8 @@ class VllmServer:
         arguments += ["--max-model-len", str(model_config.context), "--dtype", model_config.dtype]
         arguments += ["--worker-cls", WORKER]
         arguments += ["--uds", str(self.endpoint.socket)]
-        if self._scheduler:
-            arguments += [step_log.SCHEDULER_FLAG, self._scheduler]
+        arguments += scheduler_arguments(model_config, self.step_log)
         return arguments + model_config.arguments()
-
-    @property
-    def _scheduler(self) -> str | None:
-        """The class that replaces vLLM's scheduler; `None` if there is no need."""
-        model_config = self.model_config
-        if "scheduler-cls" in model_config.server.flags or not (model_config.convoys or self.step_log):
-            return None
-        is_sync = not model_config.gpus or model_config.server.flags.get("async-scheduling") is False
-        return SYNC_SCHEDULER if is_sync else SCHEDULER
 
     @property
     def shell_line(self) -> str:
@@ -230,11 +216,10 @@ class VllmServer:
         without_nvcc = WITHOUT_NVCC if self.model_config.gpus else {}
         id_, revision = self.model_config.id, self.model_config.revision
         is_here = id_ is not None and find_folder(id_, revision) is not None
-        scheduling = {STEPS_VARIABLE: str(self.model_config.convoys), LOG_VARIABLE: str(self.step_log or "")}
         return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
-            **(scheduling if self._scheduler else {}),
+            **scheduler_settings(self.model_config, self.step_log),
             # Otherwise it asks the hub, with a long wait on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if is_here else {}),
             **{name: value for name, value in without_nvcc.items() if not os.environ.get(name)},

@@ -14,21 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-SCHEDULER_FLAG = "--scheduler-cls"
-
-NO_CONVOYS = "SpeedRunner: with this version of vLLM requests start at once"
-
-STEPS_VARIABLE = "SPEEDRUNNER_CONVOY_STEPS"
-"""Environment variable of a server: most steps from one admission of requests to the next; 0: none waits."""
-
-LOG_VARIABLE = "SPEEDRUNNER_STEP_LOG"
-"""Environment variable of a server: the file of the log; empty: no step is logged."""
-
 FILE = "steps"
 """The log's name in the server's folder."""
 
 GRAPH_MODES = ("unknown", "none", "piecewise", "full")
-"""How a step used CUDA graphs; `unknown` unless vLLM reports it (`--cudagraph-metrics`)."""
+"""How a step used CUDA graphs; `unknown` if vLLM does not report it."""
 
 _ROW = struct.Struct("=dIIIB")
 

@@ -26,7 +26,7 @@ from serving.model import Model
 from serving.tokens.grammar import constant, structural_tag
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.engine import completions_api, open_engine
-from speedrunner.bench.measurement import MeasuredTable, Measurement, columns
+from speedrunner.bench.measurement import MeasuredTable, Measurement
 from speedrunner.plain.console import Status
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
@@ -105,7 +105,7 @@ async def compare_run(data: RunData, setup: Setup, tokens: int, status: Status) 
     rows = [{"shift": text} | figures[part] for part, text in names.items()]
     return Measurement(
         f"{data.path}: shift of the log-probability of {figures['tokens']} recorded tokens",
-        tables=[MeasuredTable("", rows, columns("shift", "median:.2g", "p95:.2g", "max:.2g"))],
+        tables=[MeasuredTable("", rows, ("shift", "median:.2g", "p95:.2g", "max:.2g"))],
         facts=figures,
         notes=[VERDICTS[figures["same"]]],
     )

@@ -5,9 +5,9 @@ A measuring function returns one `Measurement`; `as_text` and `as_json` print it
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import msgspec
@@ -35,26 +35,26 @@ class MeasuredFigure:
     form: str = ""
 
     @property
-    def target(self) -> dict[str, float]:
-        """The bounds that are set."""
+    def bounds(self) -> dict[str, float]:
+        """The bounds that are set, by name."""
         bounds = {"at_least": self.at_least, "at_most": self.at_most}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
     @property
     def met(self) -> bool | None:
         """Whether the target is reached; `None` if there is none."""
-        if not self.target:
+        if not self.bounds:
             return None
-        least = self.target.get("at_least", float("-inf"))
-        return self.value is not None and least <= self.value <= self.target.get("at_most", float("inf"))
+        least, most = self.bounds.get("at_least", -inf), self.bounds.get("at_most", inf)
+        return self.value is not None and least <= self.value <= most
 
     @property
     def verdict(self) -> str:
         """The target and whether it is met, for users."""
-        asked = (
-            f"{name.replace('_', ' ')} {_format_value(each, self.form)}" for name, each in self.target.items()
+        texts = (
+            f"{name.replace('_', ' ')} {_format(bound, self.form)}" for name, bound in self.bounds.items()
         )
-        return f"{' and '.join(asked)}: {'met' if self.met else 'MISSED'}" if self.target else ""
+        return f"{' and '.join(texts)}: {'met' if self.met else 'MISSED'}" if self.bounds else ""
 
 
 @dataclass(frozen=True)
@@ -64,21 +64,16 @@ class MeasuredTable:
     Attributes:
         name: key of the records in JSON; empty if `facts` have them already.
         rows: records, or mappings.
-        columns: by heading, a field of the records and, after a colon, its format; empty: all fields.
+        columns: fields of the records, each with a colon and its format if it needs one; empty: all fields.
         title: a line above the table.
         turned: whether headings are at the left, and each record is a column.
     """
 
     name: str
     rows: Sequence[Any]
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str] = ()
     title: str = ""
     turned: bool = False
-
-
-def columns(*fields: str) -> dict[str, str]:
-    """Return columns with the names of the fields as headings."""
-    return {each.partition(":")[0].replace("_", " "): each for each in fields}
 
 
 @dataclass
@@ -102,7 +97,7 @@ class Measurement:
     @property
     def met(self) -> bool | None:
         """Whether every target is reached; `None` without any."""
-        verdicts = [figure.met for figure in self.figures if figure.target]
+        verdicts = [figure.met for figure in self.figures if figure.bounds]
         return all(verdicts) if verdicts else None
 
 
@@ -110,11 +105,11 @@ def as_json(measurement: Measurement) -> str:
     """Return one JSON object: facts and tables by their names, then `figures` and `met`."""
     tables = {table.name: table.rows for table in measurement.tables if table.name}
     figures = [
-        {"name": each.name, "value": each.value, **each.target, "met": each.met}
-        for each in measurement.figures
+        {"name": figure.name, "value": figure.value, **figure.bounds, "met": figure.met}
+        for figure in measurement.figures
     ]
     parts = {**measurement.facts, **tables, "figures": figures, "met": measurement.met}
-    return json.dumps(msgspec.to_builtins(parts))
+    return msgspec.json.encode(parts).decode()
 
 
 def as_text(measurement: Measurement) -> str:
@@ -133,19 +128,19 @@ def table_cells(table: MeasuredTable) -> list[list[str]]:
     """Return the texts of a table, with headings in the first row or, if it is turned, in the first
     column."""
     rows = msgspec.to_builtins(table.rows)
-    headings = table.columns or columns(*rows[0])
-    fields = [each.partition(":") for each in headings.values()]
-    cells = [list(headings), *([_format_value(row[name], form) for name, _, form in fields] for row in rows)]
+    fields = [column.partition(":") for column in table.columns or rows[0]]
+    headings = [name.replace("_", " ") for name, _, _ in fields]
+    cells = [headings, *([_format(row[name], form) for name, _, form in fields] for row in rows)]
     return [list(row) for row in zip(*cells, strict=True)] if table.turned else cells
 
 
 def figure_cells(figures: Sequence[MeasuredFigure]) -> list[list[str]]:
     """Return headings, then name, value and verdict of each figure as texts."""
-    cells = [[each.name, _format_value(each.value, each.form), each.verdict] for each in figures]
+    cells = [[figure.name, _format(figure.value, figure.form), figure.verdict] for figure in figures]
     return [["", "measured", "target"], *cells]
 
 
-def _format_value(value: Any, form: str = "") -> str:
+def _format(value: Any, form: str = "") -> str:
     if value is None:
         return NOT_MEASURED
     if isinstance(value, bool):

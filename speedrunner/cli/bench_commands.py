@@ -22,9 +22,7 @@ from speedrunner.bench.record import (
     PAGE,
     bench_command,
     describe_record,
-    make_folder,
-    open_record,
-    subject_of,
+    lock_record,
 )
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.bench.token_costs import measure_units, summarize
@@ -38,7 +36,6 @@ from speedrunner.runs.setup import Setup, actor_model_config, set_up
 from speedrunner.runs.stored_setup import compose_stored
 from speedrunner.store.files import write_atomic
 from speedrunner.store.run_data import load
-from speedrunner.store.run_lock import RunLock
 
 
 def numbers(option: str, text: str) -> list[int]:
@@ -107,9 +104,7 @@ def gpu(
     given = overrides or []
     setup = fitted_setup(given)
     steps = steps_of(setup, [name for name in only.split(",") if name])
-    make_folder(out)
-    with RunLock(out / "lock"), waiting_line() as status:
-        record = open_record(out, subject_of(setup, given))
+    with lock_record(out, setup, given) as record, waiting_line() as status:
         carry_out(
             lambda shutdown: play_steps(Bench(setup, record, status), steps, minutes, shutdown),
             kept=f"; finished steps are in {out}. Rerun the same command to continue",
@@ -167,9 +162,7 @@ def tokens(
     """
     lengths, levels = numbers("--contexts", contexts), numbers("--in-flight", in_flight)
     setup = fitted_setup(overrides or [])
-    make_folder(out)
-    with RunLock(out / "lock"), waiting_line() as status:
-        record = open_record(out, subject_of(setup, overrides or []))
+    with lock_record(out, setup, overrides or []) as record, waiting_line() as status:
         units, notes = carry_out(
             lambda shutdown: measure_units(setup, record, lengths, levels, repeats, status, shutdown),
             kept=f"; measured units are in {out}. Rerun the same command to continue",

@@ -70,6 +70,13 @@ MISTAKES: list[dict[str, Any]] = [
         {"server__flags": {"seed": [1]}},
         {"server__flags": {"prefix-match-unit": 16}},
         {"cache": "hybrid", "server__flags": {"prefix-match-unit": None}},
+        {"cache": "hybrid", "server__flags": {"prefix-match-unit": 48, "block-size": 640}},
+        {"cache": "hybrid", "server__flags": {"prefix-match-unit": 0, "block-size": 640}},
+    ),
+    *(
+        {"convoy_steps": 12},
+        {"cache": "hybrid", "convoy_steps": -1},
+        {"cache": "hybrid", "convoy_steps": 12, "server__flags": {"speculative-config": {"method": "mtp"}}},
     ),
     *({"gpus": 2}, {"load_format": "dummy"}, {**HOSTED, "roles__actor__template_options": {"x": 1}}),
     {"thinking": "generated", "roles__actor__template_options": {"enable_thinking": False}},

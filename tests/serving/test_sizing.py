@@ -11,6 +11,7 @@ import pytest
 from huggingface_hub import constants
 
 from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig
 from serving.model_configs import adapt, load_model_config
 from serving.sizing import describe, fit, size_model
 from tests.golden_tables import Golden, error_message, table
@@ -43,6 +44,21 @@ class TestFit:
         model_config = with_config(BIG, tmp_path, **flags)
         fitted = fit(msgspec.structs.replace(model_config, context=65_536), [GPUS["H100"]])
         assert (fitted.context, fitted.server) == (65_536, model_config.server)
+
+    def test_a_match_unit_that_does_not_divide_a_block_is_refused_before_the_start(
+        self, tmp_path: Path
+    ) -> None:
+        fits = [unit for unit in (1, 4, 16) if fit(self.with_unit(unit, tmp_path), [GPUS["H100"]])]
+        assert fits == [1, 4, 16]
+        with pytest.raises(InvalidModelConfig) as refused:
+            fit(self.with_unit(32, tmp_path), [GPUS["H100"]])
+        assert str(refused.value) == (
+            "qwen3.5-27b: server.flags.prefix-match-unit 32 must divide the 784 tokens of a block: 16 always"
+            " does"
+        )
+
+    def with_unit(self, unit: int, folder: Path) -> ModelConfig:
+        return with_config(BIG, folder, **{"prefix-match-unit": unit})
 
     def test_less_memory_for_the_engine_means_less_context(self, tmp_path: Path) -> None:
         model_config = with_config(BIG, tmp_path, **{"gpu-memory-utilization": 0.8})

@@ -21,11 +21,11 @@ from serving.engine.gpus import read_gpus
 from serving.engine.server import USUAL_CACHES
 from serving.engine.server_processes import option_of, server_processes
 from serving.errors import ServerFailed, ServingError
-from serving.model_config import ModelConfig
-from serving.sizing import SEQUENCES, cache_on
+from serving.model_config import CONVOY_STEPS, ModelConfig
+from serving.sizing import MATCH_UNIT, SEQUENCES, cache_on
 from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.utilisation import measure_utilisation
-from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement, columns
+from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
 from speedrunner.bench.probes import probe_cache, probe_tools
 from speedrunner.bench.record import BenchRecord, StepRecord, write_page
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
@@ -39,13 +39,23 @@ LONGEST_S = 470.0
 
 EXPECTED_S = {
     **{"start-cold": (230, 40), "capacity": (1, 1), "tools": (90, 20), "cache-probe": (15, 10)},
-    **{"utilisation": (75, 45), "rollout": (150, 60), "start-warm": (60, 40)},
+    **{"utilisation": (75, 45), "rollout": (150, 60), "start-warm": (60, 40), "schedule": (110, 90)},
 }
 """About how many seconds a step takes on a running server: the 27B on an H200, of which starts and
 `utilisation` were measured, and a tiny model on a CPU."""
 
-LEVELS, LOAD_LEVELS = (16, 64, 128), (8, 32, 64)
-"""Episodes at the same time in rollouts and in `utilisation`, if the server takes as many sequences."""
+LEVELS, LOAD_LEVELS, SCHEDULE_LEVELS = (16, 64, 128), (8, 32, 64), (32, 64)
+"""Episodes at the same time in rollouts, in `utilisation` and in `schedule`, if the server takes as many."""
+
+SCHEDULES = {
+    **{"schedule-16": (16, 0), "schedule-16-convoys": (16, CONVOY_STEPS)},
+    **{"schedule-1": (1, 0), "schedule-1-convoys": (1, CONVOY_STEPS)},
+}
+"""Match unit and convoy steps of the compared servers, by the names of their steps."""
+
+CONVOYS_LOSE, CONVOYS_GAIN = 1.5, 1.8
+"""Time of a mixed step, in decode-only steps, below which convoys lose and above which they gain, by
+simulation."""
 
 KINDS = 12
 """Kinds of tool-call probes."""
@@ -64,7 +74,7 @@ class BenchStep(NamedTuple):
         name: name of its file.
         play: function that measures.
         restarts: whether it starts the server itself; other steps find it running.
-        kind: its key in `EXPECTED_S`, if it is not its name.
+        kind: its key in `EXPECTED_S`, if it is not its name; `--only` takes it for all of the kind.
     """
 
     name: str
@@ -107,8 +117,11 @@ class Bench:
             return False
         return self._deployment.server is None or self._deployment.server.alive
 
-    async def start(self) -> float:
+    async def start(self, model_config: ModelConfig | None = None) -> float:
         """Start the server again, and return the seconds of the start.
+
+        Args:
+            model_config: what it serves instead of the record's own.
 
         Raises `ServerFailed`, `InvalidModelConfig`; if it has already failed in this process, without another
         try.
@@ -118,7 +131,7 @@ class Bench:
         await self.stop()
         began, self._failed = time.monotonic(), "it took too long"
         deployed = deploy(
-            with_folder(self.setup.model_config, self.compiled),
+            with_folder(model_config or self.setup.model_config, self.compiled),
             self.setup.config.serving,
             log=self.record.folder / "server.log",
             say=self.status,
@@ -211,10 +224,11 @@ def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
 def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
     """Return the steps that a configuration allows.
 
-    A running server is not started again. Without prefix cache there is none to probe.
+    A running server is not started again. Without prefix cache there is none to probe. Only a model
+    that can convoy has schedules to compare, and only on request.
 
     Args:
-        only: names of the steps to play; empty for all. Raises `InvalidConfig` if there is no such step.
+        only: names or kinds of the steps to play; empty for all. Raises `InvalidConfig` if there is none.
     """
     flags = setup.model_config.server.flags
     levels = _levels(setup.model_config, LEVELS)
@@ -226,18 +240,27 @@ def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
         BenchStep("utilisation", measure_load),
         *(BenchStep(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
         BenchStep("start-warm", partial(measure_start, "warm"), restarts=True),
+        *(
+            BenchStep(name, partial(measure_schedule, *schedule), restarts=True, kind="schedule")
+            for name, schedule in SCHEDULES.items()
+        ),
     ]
     possible = [
         step
         for step in steps
         if not (step.restarts and setup.config.serving.url is not None)
         and not (step.name == "cache-probe" and flags.get("enable-prefix-caching") is False)
+        and not (step.kind == "schedule" and not setup.model_config.can_convoy)
     ]
-    known = [step.name for step in possible]
+    known = {name for step in possible for name in (step.name, step.kind)}
     for name in only:
         if name not in known:
-            raise InvalidConfig(f"--only {name}: the steps here are {', '.join(known)}")
-    return [step for step in possible if not only or step.name in only]
+            raise InvalidConfig(
+                f"--only {name}: the steps here are {', '.join(step.name for step in possible)}"
+            )
+    if only:
+        return [step for step in possible if {step.name, step.kind} & set(only)]
+    return [step for step in possible if step.kind != "schedule"]
 
 
 def as_served(model_config: ModelConfig, endpoint: Endpoint) -> ModelConfig:
@@ -265,9 +288,7 @@ async def measure_start(kind: str, bench: Bench) -> Measurement:
     if kind == "cold" and "start-cold" not in bench.record.steps:
         await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
     rows = [{"start": kind, "seconds": await bench.start()}]
-    return Measurement(
-        f"Start, {kind}", tables=[MeasuredTable("starts", rows, columns("start", "seconds:.1f"))]
-    )
+    return Measurement(f"Start, {kind}", tables=[MeasuredTable("starts", rows, ("start", "seconds:.1f"))])
 
 
 async def measure_capacity(bench: Bench) -> Measurement:
@@ -307,3 +328,33 @@ async def measure_load(bench: Bench) -> Measurement:
 async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:
     """Play a rollout and its bare replay."""
     return await measure_rollouts(bench.deployment, bench.setup, [in_flight], 1, bench.status, LEAST_JUDGED)
+
+
+async def measure_schedule(unit: int, convoy_steps: int, bench: Bench) -> Measurement:
+    """Measure how busy a server is with this match unit and these convoys."""
+    model_config = bench.setup.model_config
+    flags = {**model_config.server.flags, MATCH_UNIT: unit}
+    server = msgspec.structs.replace(model_config.server, flags=flags)
+    await bench.start(msgspec.structs.replace(model_config, server=server, convoy_steps=convoy_steps))
+    try:
+        levels = _levels(model_config, SCHEDULE_LEVELS)
+        found = await measure_utilisation(bench.deployment, bench.setup, levels, bench.status)
+    finally:
+        await bench.stop()  # the next step has the record's own server
+    measured = found.tables[0].rows
+    rows = [{"match unit": unit, "convoy steps": convoy_steps, **row} for row in measured]
+    found.tables = [MeasuredTable("schedules", rows, turned=True)]
+    mixed_ms, decode_ms = (rows[-1][f"{name} step, ms"] for name in ("mixed", "decode-only"))
+    if mixed_ms and decode_ms:
+        found.notes.append(describe_ratio(mixed_ms / decode_ms))
+    return found
+
+
+def describe_ratio(ratio: float) -> str:
+    """Return what the time of a mixed step, in decode-only steps, means for convoys."""
+    advice = "compare output tokens/s"
+    if ratio < CONVOYS_LOSE:
+        advice = "convoys lose (convoy_steps: 0)"
+    elif ratio > CONVOYS_GAIN:
+        advice = "convoys gain"
+    return f"A mixed step takes {ratio:.2f} times as long as a decode-only step: {advice}."

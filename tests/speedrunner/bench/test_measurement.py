@@ -16,7 +16,6 @@ from speedrunner.bench.measurement import (
     Measurement,
     as_json,
     as_text,
-    columns,
 )
 from speedrunner.cli.command import AsJson, show_measured
 from tests.golden_tables import Golden, table
@@ -30,7 +29,7 @@ class Lamp:
 
 
 LAMPS = [Lamp("hall", True, 3.14159), Lamp("cellar", False, None)]
-COLUMNS = {"lamp": "name"} | columns("lit", "watts:.2f")
+COLUMNS = ("name", "lit", "watts:.2f")
 
 
 @pytest.mark.parametrize(
@@ -51,9 +50,7 @@ def test_a_figure_is_met_within_its_bounds(figure: MeasuredFigure, met: bool | N
 def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
     figures = [MeasuredFigure("lamps that are lit", 1, at_least=2), MeasuredFigure("watts, in all", 31415.9)]
     tables = [MeasuredTable("lamps", LAMPS, COLUMNS, "In rooms:")]
-    turned = MeasuredTable(
-        "lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True
-    )
+    turned = MeasuredTable("lamps", [{"name": "hall", "lit": True}, LAMPS[1]], ("name", "lit"), turned=True)
     texts = {
         "all": as_text(Measurement("A house", figures, tables, notes=["All at night."])),
         "a turned table": as_text(Measurement("Lamps", tables=[turned])),

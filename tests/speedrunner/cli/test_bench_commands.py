@@ -84,7 +84,7 @@ class TestGpu:
         assert "--only speed: the steps here are capacity, tools, cache-probe, utilisation, " in unknown
         done = in_process("bench", "gpu", *overrides, f"--out={tmp_path}", "--only=capacity")
         assert "Remaining" not in done.stdout
-        assert "contains a record of tiny-random with other settings" in refused(
+        assert "contains a record with other settings" in refused(
             *overrides, "sandbox.memory_mb=1000", f"--out={tmp_path}"
         )
         voyager = refused("method=voyager", "env=crafter", f"--out={tmp_path / 'voyager'}")

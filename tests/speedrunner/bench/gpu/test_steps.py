@@ -25,6 +25,7 @@ from speedrunner.bench.gpu.steps import (
     Bench,
     BenchStep,
     as_served,
+    describe_ratio,
     measure_capacity,
     play_steps,
     steps_of,
@@ -57,6 +58,26 @@ def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
         InvalidConfig, match=r"--only rollout-64: the steps here are start-cold, .*rollout-32"
     ):
         steps_of(on_h100, ["rollout-64"])
+
+
+def test_schedules_are_compared_on_request_on_servers_of_our_own_that_can_convoy() -> None:
+    model = ("model=qwen3.5-27b", "model.load_format=dummy")
+    asked = steps_of(playing_setup(model), ["schedule", "capacity"])
+    schedules = ["schedule-16", "schedule-16-convoys", "schedule-1", "schedule-1-convoys"]
+    assert [step.name for step in asked] == ["capacity", *schedules]
+    assert not set(schedules) & set(names(*model))
+    attached = (*model, "serving.url=unix:/tmp/x/http")
+    for overrides in (attached, ("model=qwen3-8b", "model.load_format=dummy"), ("model=tiny-random",)):
+        with pytest.raises(
+            InvalidConfig, match=r"--only schedule: the steps here are (start-cold, )?capacity"
+        ):
+            steps_of(playing_setup(overrides), ["schedule"])
+
+
+@pytest.mark.parametrize(("ratio", "advice"), [(1.4, "lose"), (1.6, "compare output"), (2.0, "gain")])
+def test_the_time_of_a_mixed_step_decides_about_convoys(ratio: float, advice: str) -> None:
+    assert f"takes {ratio:.2f} times as long as a decode-only step:" in describe_ratio(ratio)
+    assert advice in describe_ratio(ratio)
 
 
 def test_a_running_server_gets_no_more_in_flight_than_its_command_line_allows(
