@@ -56,6 +56,9 @@ def submit_jobs(
             say(*_describe_jobs(arrays, dealt, cluster, file), "", err=True)
             say("\n".join(array.script for array in arrays), end="")
         return
+    from speedrunner.results.analysis_plan import write_plan  # imports pandas
+
+    write_plan(grid.name, [run.setup.config for run in runs])
     submitted: list[JobPart] = []
     for array in arrays:
         try:

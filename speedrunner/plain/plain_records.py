@@ -21,6 +21,9 @@ import msgspec
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
+SHOWN_CHARS, SHOWN_PROBLEMS = 80, 10
+"""Characters of a key or value that a message shows, and number of problems."""
+
 
 def read_table(file: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file of this program, without empty cells."""
@@ -32,11 +35,13 @@ class WrongData(ValueError):
     """Data lacks a key, has an unknown key, or has an invalid value.
 
     Args:
-        problems: all problems, at least one; several are numbered.
+        problems: all problems, at least one; several are numbered, and the first ones shown.
     """
 
     def __init__(self, *problems: str) -> None:
-        numbered = "; ".join(f"({number}) {each}" for number, each in enumerate(problems, start=1))
+        shown = [f"({number}) {problem}" for number, problem in enumerate(problems, start=1)]
+        more = [f"and {len(shown) - SHOWN_PROBLEMS} more"] * (len(shown) > SHOWN_PROBLEMS)
+        numbered = "; ".join(shown[:SHOWN_PROBLEMS] + more)
         super().__init__(problems[0] if len(problems) == 1 else numbered)
 
 
@@ -67,10 +72,11 @@ def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
 
 def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
     """Return a message about a key that does not exist, with the nearest key, or else all keys there."""
+    key = shorten(as_written(key))
     section, _, leaf = key.rpartition(".")
     leaves = {name.rpartition(".")[2]: name for name in known}
     nearest = get_close_matches(key, known, n=1) or get_close_matches(leaf, leaves, n=1)
-    unknown = f"unknown key `{key}` (={as_written(value)})"
+    unknown = f"unknown key `{key}` (={shorten(as_written(value))})"
     if nearest:
         return f"{unknown}. Did you mean `{leaves.get(nearest[0], nearest[0])}`?"
     siblings = [name for name in known if section and name.startswith(f"{section}.")]
@@ -88,6 +94,11 @@ def as_written(value: object) -> str:
     """Return a value as users write it in YAML and on a command line."""
     plain = isinstance(value, str) and value != "" and value.isprintable()
     return str(value) if plain else json.dumps(value, default=str)
+
+
+def shorten(text: str) -> str:
+    """Return the beginning of a text for a message."""
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
 
 
 def _is_record(kind: Any) -> bool:
@@ -129,10 +140,10 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        yield f"{place} must be {describe_type(kind)} (got {as_written(value)})"
+        yield f"{place} must be {describe_type(kind)} (got {shorten(as_written(value))})"
     else:
         if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound accepts it
-            yield f"{place} must be finite (got {as_written(value)})"
+            yield f"{place} must be finite (got {shorten(as_written(value))})"
 
 
 NOUNS = {int: "an integer", float: "a number", str: "text", bool: "true or false", NoneType: "null"}

@@ -9,8 +9,10 @@ from typing import Any
 
 import yaml
 
-MOST_DEPTH = 50
-"""Most lists and mappings within each other."""
+from speedrunner.plain.plain_records import as_written, shorten
+
+MOST_CHARS, MOST_DEPTH, MOST_DIGITS = 2**20, 50, 100
+"""Most characters of a text, lists and mappings within each other, and characters of a number."""
 
 
 class NotPlain(ValueError):
@@ -20,16 +22,19 @@ class NotPlain(ValueError):
 class _Loader(yaml.CSafeLoader):
     """As in YAML 1.2, `on`, `off`, `yes`, `no` and dates are text, and 1e-3 is a number."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.deep_construct = True  # refuses a value that contains itself
+    def construct_scalar(self, node: Any) -> Any:
+        """Refuse a number of more digits than any number here has."""
+        if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
+            raise NotPlain(f"a number has {len(node.value)} digits; at most {MOST_DIGITS} are read")
+        return super().construct_scalar(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that is set twice."""
+        """Refuse a key that is set twice, and a merge, which could expand without end."""
         keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        del keys["<<"]  # merges add up
         if twice := next((key for key, count in keys.items() if count > 1), None):
-            raise NotPlain(f"`{twice}` is set twice")
+            raise NotPlain(f"`{shorten(as_written(twice))}` is set twice")
+        if "<<" in keys:
+            raise NotPlain("`<<` is not read: write the keys again")
         return super().construct_mapping(node, deep)
 
 
@@ -43,8 +48,8 @@ _SCALARS = {
         "-+0123456789.",
     ),
     "null": ("~|null|Null|NULL|", ["~", "n", "N", ""]),
-    "merge": ("<<", "<"),
 }
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 for _name, (_pattern, _first) in _SCALARS.items():
     _resolver = re.compile(rf"({_pattern})\Z")
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _resolver, list(_first))
@@ -68,18 +73,25 @@ def write_yaml(content: object) -> str:
 
 
 def read_yaml(text: str) -> Any:
-    """Return the content of a YAML text. Raises `NotPlain`."""
+    """Return the content of a YAML text. Aliases are not read: a small text could expand without end.
+
+    Raises `NotPlain`.
+    """
+    if len(text) > MOST_CHARS:
+        raise NotPlain(f"it has {len(text):,} characters; at most {MOST_CHARS:,} are read")
     try:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MOST_DEPTH:  # the loader in C would end the process
                 raise NotPlain(f"it is nested more than {MOST_DEPTH} deep")
+            if isinstance(event, yaml.AliasEvent):
+                raise NotPlain(f"`*{shorten(event.anchor or '')}` is not read: write the value again")
         return yaml.load(text, Loader=_Loader)
     except NotPlain:
         raise
     except Exception as error:  # a value that does not fit its tag may raise anything
-        raise NotPlain(f"it is not valid YAML: {' '.join(str(error).split())}") from None
+        raise NotPlain(f"it is not valid YAML: {' '.join(str(error).split())[:300]}") from None
 
 
 def read_yaml_file(file: Path) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +15,12 @@ from speedrunner.results.claims import EQUIVALENCE, JudgedClaim, list_claims
 from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.means import AVERAGED
 from speedrunner.results.run_result import RunResult
-from speedrunner.store.files import StorageError, read_content, write_atomic
+from speedrunner.store.files import StorageError, explain_errors, read_content, write_atomic
+from speedrunner.store.run_lock import RunLock
 from speedrunner.store.stored_run import PLAN, plan_digest
+
+PATIENCE_S = 60.0
+"""Seconds to wait for another sweep that adds to the same plan; an addition takes milliseconds."""
 
 NAMED = 5
 """Runs that a line names; it counts the others."""
@@ -52,21 +55,38 @@ class AnalysisPlan(msgspec.Struct):
 def write_plan(experiment: str, configs: Sequence[Config]) -> None:
     """Add an experiment and those of its runs that are new to the plans in the runs' folders.
 
-    What a plan has is never changed. Raises `StorageError` and `InvalidConfig`.
+    What a plan has is never changed. Sweeps that add to one plan at the same time wait for each other.
+
+    Raises `StorageError` and `InvalidConfig`.
     """
-    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     for folder in dict.fromkeys(Path(each.run.dir).parent for each in configs):
-        plans = _read(folder / PLAN)
-        plan = plans.setdefault(experiment, _analysis(experiment))
         own = [each for each in configs if Path(each.run.dir).parent == folder]
-        runs = {(str(identify_condition(each)), each.run.seed): None for each in own}
-        if added := [each for each in runs if each not in _list_runs([plan])]:
-            for name, seed in added:
-                plan.runs.setdefault(now, {}).setdefault(name, []).append(seed)
-            if (before := plan_digest(folder)) != "none":
-                plan.earlier.append(before)
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder / PLAN, write_yaml(msgspec.to_builtins(plans)).encode())
+        runs = [(str(identify_condition(each)), each.run.seed) for each in own]
+        if _list_new(_read(folder / PLAN), experiment, runs):
+            with explain_errors(folder, "made"):
+                folder.mkdir(parents=True, exist_ok=True)
+            with RunLock(folder / f"{PLAN}.lock", PATIENCE_S):
+                _add(folder, experiment, runs)
+
+
+def _add(folder: Path, experiment: str, runs: Sequence[tuple[str, int]]) -> None:
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    plans = _read(folder / PLAN)
+    if added := _list_new(plans, experiment, runs):
+        plan = plans.setdefault(experiment, _analysis(experiment))
+        for name, seed in added:
+            plan.runs.setdefault(now, {}).setdefault(name, []).append(seed)
+        if (before := plan_digest(folder)) != "none":
+            plan.earlier.append(before)
+        write_atomic(folder / PLAN, write_yaml(msgspec.to_builtins(plans)).encode())
+
+
+def _list_new(
+    plans: Mapping[str, AnalysisPlan], experiment: str, runs: Sequence[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Return the runs, as condition and seed, that an experiment's plan lacks."""
+    planned = _list_runs([plans[experiment]] if experiment in plans else [])
+    return [run for run in dict.fromkeys(runs) if run not in planned]
 
 
 def _analysis(experiment: str) -> AnalysisPlan:
@@ -85,10 +105,10 @@ def _list_runs(plans: Iterable[AnalysisPlan]) -> dict[tuple[str, int], None]:
 
 
 def _read(file: Path) -> dict[str, AnalysisPlan]:
-    """Return the plan of each experiment; none if there is no file. Raises `StorageError`, also for a link,
-    and `InvalidConfig`."""
+    """Return the plan of each experiment; none if there is no file. Raises `StorageError` and
+    `InvalidConfig`."""
     try:
-        content = read_yaml(read_content(file).decode()) if os.path.lexists(file) else {}
+        content = read_yaml(read_content(file).decode()) if file.exists() else {}
         return msgspec.convert(content, dict[str, AnalysisPlan])
     except (msgspec.ValidationError, ValueError) as error:
         raise InvalidConfig(

@@ -1,14 +1,14 @@
 """Whole files and folders that survive a kill, a full disk and a network file system.
 
 They are written under a temporary name in the same folder and then renamed, so they exist completely or not
-at all. Two processes must not create the same folder at once. Only regular files are opened and links are not
-followed. Created files are accessible to their owner only, except for those of `write_shared`.
+at all. Created files are accessible to their owner only, except for those of `write_shared`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -21,19 +21,15 @@ RECORD_BYTES = 64 * 2**20
 
 _BLOCK_BYTES = 2**20
 
-_FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
+FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
 OUTPUT_MODE = 0o777
 """Permissions of an output of a command, from which the umask is subtracted."""
 
 _ADVICE = "run the same command again; nothing recorded was lost"
-_NO_FILE = "it is a folder, a pipe or a device, not a regular file"
 _REMEDIES = {
     errno.ENOSPC: f"the disk is full: free some space and {_ADVICE}",
     errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
     errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
-    errno.ELOOP: "it is a link, which is not followed: replace it with its target",
-    errno.EISDIR: _NO_FILE,
-    errno.ENXIO: _NO_FILE,
     errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
 }
 
@@ -56,18 +52,6 @@ def reason(error: OSError) -> str:
     return _REMEDIES.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
-def open_regular(path: Path, flags: int, mode: int = _FILE_MODE) -> int:
-    """Open a file and return its descriptor. `os.O_CREAT` creates it, by default for its owner only.
-
-    Raises `OSError`: it cannot be opened, is a link, or is not a regular file.
-    """
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
-    return descriptor
-
-
 def make_folder(path: Path) -> None:
     """Create a folder for its owner only, if it is missing. Raises `StorageError`."""
     with explain_errors(path, "made"):
@@ -75,18 +59,21 @@ def make_folder(path: Path) -> None:
 
 
 def read_content(path: Path) -> bytes:
-    """Return the content of a file of at most `RECORD_BYTES` bytes. Raises `StorageError`."""
-    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > RECORD_BYTES:
-            raise StorageError(f"{path} has {size} bytes; at most {RECORD_BYTES} are read")
-        return file.read(size)
+    """Return the content of a regular file of at most `RECORD_BYTES` bytes. Raises `StorageError`."""
+    with explain_errors(path, "read"):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever
+            raise StorageError(f"{path} could not be read: it is not a regular file")
+        if status.st_size > RECORD_BYTES:
+            raise StorageError(f"{path} has {status.st_size} bytes; at most {RECORD_BYTES} are read")
+        with path.open("rb") as file:
+            return file.read(status.st_size)
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy the content of a file of any size. Raises `StorageError`, also if one of the two is a link."""
+    """Copy the content of a file of any size. Raises `StorageError`."""
     with explain_errors(target, "written"):
-        descriptor = open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
             for block in _read_blocks(source):
                 write_all(descriptor, block)
@@ -95,7 +82,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def _read_blocks(path: Path) -> Iterator[bytes]:
-    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+    with explain_errors(path, "read"), path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
             yield block
 
@@ -109,16 +96,12 @@ def remove(path: Path) -> None:
 def open_log(path: Path) -> BinaryIO:
     """Open a log file for appending. Raises `StorageError`."""
     with explain_errors(path, "written"):
-        return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE), "ab")
 
 
 def sync(path: Path) -> None:
     """Wait until the data appended to `path` would survive a power cut. A missing file is fine."""
-    with (
-        explain_errors(path, "written"),
-        suppress(FileNotFoundError),
-        os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file,
-    ):
+    with explain_errors(path, "written"), suppress(FileNotFoundError), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
@@ -139,7 +122,7 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
         write_shared(path, content)
 
 
-def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
+def write_atomic(path: Path, content: bytes, mode: int = FILE_MODE) -> None:
     """Write or replace a whole file. A reader sees the old or the new content, never a part.
 
     Args:
@@ -152,7 +135,6 @@ def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
     temporary = temporary_name(path)
     with explain_errors(path, "written"):
         try:
-            temporary.unlink(missing_ok=True)
             write_new(temporary, content, mode)
             temporary.replace(path)
         except OSError:
@@ -161,9 +143,9 @@ def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
         sync_folder(path.parent)
 
 
-def write_new(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
+def write_new(path: Path, content: bytes, mode: int = FILE_MODE) -> None:
     """Write a file that does not exist; its content would survive a power cut. Raises `OSError`."""
-    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         write_all(descriptor, content)
         os.fsync(descriptor)
@@ -179,13 +161,14 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return the temporary name for preparing `path` in the same folder; `remove_leftovers` recognizes it."""
-    return path.with_name(f".{path.name}.tmp")
+    """Return a new temporary name for preparing `path` in the same folder; `remove_leftovers` recognizes
+    it."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
-def is_leftover(path: Path) -> bool:
-    """Return whether `path` is a temporary name."""
-    return path.name.startswith(".") and path.name.endswith(".tmp")
+def is_leftover(entry: Path | os.DirEntry[str]) -> bool:
+    """Return whether an entry has a temporary name."""
+    return entry.name.startswith(".") and entry.name.endswith(".tmp")
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -195,7 +178,7 @@ def remove_leftovers(folder: Path) -> None:
         for path in [*folder.iterdir(), *(path for below in folders for path in below.iterdir())]:
             if not is_leftover(path):
                 continue
-            if path.is_dir() and not path.is_symlink():
+            if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
@@ -235,7 +218,6 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
     try:
         with explain_errors(final, "written"):
             final.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(hidden, ignore_errors=True)  # of a killed process
             hidden.mkdir(mode=mode)
             yield hidden
             for path in (*hidden.rglob("*"), hidden):

@@ -199,11 +199,8 @@ def _environments(runs: list[RunData]) -> list[str]:
 
 
 def carried_runs(run: RunData) -> list[RunData]:
-    """Return the earlier runs in the history that a run carries, oldest first. Raises `StorageError`, also
-    for a link, which may lead out of the run."""
+    """Return the earlier runs in the history that a run carries, oldest first. Raises `StorageError`."""
     folder = run.path / CARRIED
-    if any(path.is_symlink() for path in (folder, *folder.glob("*"), *folder.glob("*/*"))):
-        raise files.StorageError(f"{folder} has links: replace them with their targets")
     if not folder.is_dir():
         return []
     with files.explain_errors(folder, "read"):
@@ -236,7 +233,7 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
 
 
 def copy_policy(run: RunData, version: int, target: Path) -> None:
-    """Copy the folder of a policy version. Raises `StorageError`, also for a link."""
+    """Copy the folder of a policy version. Raises `StorageError`."""
     files.make_folder(target)
     for source in sorted((run.policies.folder / f"v{version:04d}").iterdir()):
         files.copy(source, target / source.name)

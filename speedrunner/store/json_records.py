@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from speedrunner.store.files import (
+    FILE_MODE,
     RECORD_BYTES,
     StorageError,
     explain_errors,
-    open_regular,
     read_content,
     sync_folder,
     write_all,
@@ -142,7 +142,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
     line = encode(record) + b"\n"
     size: int | None = None
     with explain_errors(path, "written"):
-        descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, FILE_MODE)
         try:
             try:
                 size = os.fstat(descriptor).st_size
@@ -158,11 +158,8 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
                 sync_folder(path.parent)
         except OSError:
             if size is not None:
-                with (
-                    explain_errors(path, "truncated to its last complete line"),
-                    os.fdopen(open_regular(path, os.O_RDWR), "rb") as file,
-                ):
-                    os.ftruncate(file.fileno(), size)
+                with explain_errors(path, "truncated to its last complete line"):
+                    os.truncate(path, size)
             raise
 
 
@@ -192,10 +189,10 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """
     with explain_errors(path, "read"):
         try:
-            descriptor = open_regular(path, os.O_RDONLY)
+            opened = path.open("rb", BUFFER)
         except FileNotFoundError:
             return
-        with os.fdopen(descriptor, "rb", BUFFER) as file:
+        with opened as file:
             start, line = 0, file.readline(RECORD_BYTES + 1)
             for number in count(1):
                 if len(line) > RECORD_BYTES:
@@ -211,7 +208,7 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
 
 def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield lines of an append-only file by their start and size in bytes. Raises `StorageError`."""
-    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+    with explain_errors(path, "read"), path.open("rb") as file:
         for start, size in places:
             file.seek(start)
             yield file.read(size)
@@ -223,7 +220,7 @@ def repair(path: Path) -> int:
     The tail is everything after the last newline, even if it is valid JSON, because its append was never
     confirmed. It is also a last line that is not JSON (blocks lost in a power cut).
     """
-    with explain_errors(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "rb") as file:
+    with explain_errors(path, "repaired"), path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         end = find_end(file, size)
         if end < size:

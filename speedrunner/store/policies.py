@@ -61,8 +61,6 @@ class PolicyStore:
             UnknownFormat: it has a layout of another version.
         """
         path = self._path(version)
-        if path.is_symlink():
-            raise InvalidPolicy(f"{path} is a link, which is not followed: replace it with its target")
         if not path.is_dir():
             stored = ", ".join(map(str, self.versions())) or "none"
             raise InvalidPolicy(f"{self.folder} has no policy version {version}; it has: {stored}")

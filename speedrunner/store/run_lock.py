@@ -12,7 +12,8 @@ works without `fcntl`, which is unreliable on network file systems:
 
 For an owner on this machine, the process table shows whether it is alive. Any other owner shows that it is
 alive by touching its file. The file's age is measured with the file system's clock, since clocks of nodes
-differ. If the silent owner is a Slurm job, Slurm knows earlier whether it has ended.
+differ. A date in the future says nothing, so a claimant sets it to now, and the silence counts from there. If
+the silent owner is a Slurm job, Slurm knows earlier whether it has ended.
 
 Two libraries were tried instead. `SoftFileLease` of filelock 4.2 never takes over a lock with an empty
 record of its owner, as after a power cut. It watches a silent owner on another machine for a whole lease,
@@ -175,13 +176,17 @@ def is_alive(owner: Owner | None) -> bool | None:
 class RunLock:
     """Context manager that holds the lock at `path`; the parent folder must exist.
 
+    Args:
+        patience_s: seconds to wait for another process to release it.
+
     Raises on entering:
         LockHeld: another process holds it.
         StorageError: it cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience_s: float = 0.0) -> None:
         self.path = path
+        self._patience_s = patience_s
         self._token = uuid.uuid4().hex
         self._pid = os.getpid()
         self._file = path / f"{socket.gethostname()}-{self._pid}-{self._token}.json"
@@ -191,21 +196,24 @@ class RunLock:
         self._thread = threading.Thread(target=self._beat, name="run-lock", daemon=True)
 
     def __enter__(self) -> RunLock:
-        for _ in range(_TRIES):
-            if self._claim():
-                break
+        patience, tries = round(self._patience_s / _PAUSE_S), _TRIES
+        while not self._claim():
             holder = self._holder()
-            if holder is None:
-                # The lock was released between the two checks, or removed during a read: NFS then keeps a
-                # file with a dotted name until the reader closes it.
-                time.sleep(_PAUSE_S)
-            elif self._is_stale(holder):
+            if holder is not None and self._is_stale(holder):
                 with explain_errors(self.path, "taken over from a process that no longer exists"):
                     holder.unlink(missing_ok=True)
-            else:
+                continue
+            if holder is not None and not patience:
                 raise self._held_by(holder)
-        else:
-            raise LockHeld(f"many processes are trying to use {self.path.parent}: try again")
+            # Without a holder, the lock was released between the two checks, or removed during a read: NFS
+            # then keeps a file with a dotted name until the reader closes it.
+            patience -= holder is not None
+            tries -= holder is None
+            if not tries:
+                raise LockHeld(f"many processes are trying to use {self.path.parent}: try again")
+            time.sleep(_PAUSE_S)
+        with explain_errors(self.path, "read"):
+            self._folder = self.path.parent.stat()
         self._last_beat = time.clock_gettime(_CLOCK)
         self._thread.start()
         return self
@@ -223,13 +231,17 @@ class RunLock:
                 self.path.rmdir()
 
     def check(self) -> None:
-        """Raise `LockLost` if another process took over the lock while this one seemed dead.
+        """Raise `LockLost` if another process took over the lock while this one seemed dead, or if another
+        folder is in the place of the locked one.
 
-        This is cheap: it reads the disk only if the last sign of life is old, for example after the machine
-        slept.
+        This is cheap: it looks for the lock only if the last sign of life is old, for example after the
+        machine slept.
         """
         if time.clock_gettime(_CLOCK) - self._last_beat > STALE_S / 2:
             self.refresh()
+        with suppress(OSError):  # the write says what is wrong with the file system
+            if not os.path.samestat(self.path.parent.stat(), self._folder):
+                raise LockLost(f"{self.path.parent} was replaced by another folder: nothing more is written")
         if self._lost:
             holder = self._holder()
             by = f"taken over by {_describe(holder)}" if holder else "removed"
@@ -276,11 +288,8 @@ class RunLock:
         return None
 
     def _is_stale(self, holder: Path) -> bool:
-        owner = _read_owner(holder)
-        if (alive := is_alive(owner)) is not None:
-            return not alive
-        silence_s = self._silence(holder)
-        return silence_s > STALE_S or (silence_s > 2 * BEAT_S and job_has_ended(owner))
+        owner, silence_s = _read_owner(holder), self._silence(holder)
+        return not _holds(owner, silence_s) or (silence_s > 2 * BEAT_S and job_has_ended(owner))
 
     def _silence(self, holder: Path) -> float:
         """Return the seconds since the last sign of life, on the file system's clock."""
@@ -289,7 +298,11 @@ class RunLock:
             probe.touch()
             try:
                 with _ignore(*GONE):
-                    return probe.stat().st_mtime - holder.stat().st_mtime
+                    silence_s = probe.stat().st_mtime - holder.stat().st_mtime
+                    if silence_s < -BEAT_S:
+                        with suppress(PermissionError):  # another user's
+                            os.utime(holder)
+                    return silence_s
                 return 0.0  # the next try reads the new state
             finally:
                 probe.unlink(missing_ok=True)
@@ -331,15 +344,19 @@ def _read_owner(holder: Path) -> Owner | None:
         return None
 
 
+def _holds(owner: Owner | None, silence_s: float) -> bool:
+    """Return whether an owner still holds its lock, this many seconds after its last sign of life."""
+    alive = is_alive(owner)
+    return silence_s <= STALE_S if alive is None else alive
+
+
 def owner_of(path: Path) -> str | None:
     """Return the process that holds the lock at `path`, if a reader can see one; `None` if it is free.
 
-    A process on another machine counts as dead `STALE_S` seconds after its last sign of life, on this
-    machine's clock.
+    The silence of a process on another machine is measured with this machine's clock.
     """
     with suppress(OSError):
-        if holder := _find_holder(path):
-            silence_s = time.time() - holder.stat().st_mtime
-            alive = is_alive(_read_owner(holder))
-            return _describe(holder) if (silence_s <= STALE_S if alive is None else alive) else None
+        holder = _find_holder(path)
+        if holder and _holds(_read_owner(holder), time.time() - holder.stat().st_mtime):
+            return _describe(holder)
     return None

@@ -27,7 +27,7 @@ import hmac
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -49,13 +49,79 @@ _NUMBERED = {
 """Files of each phase; the star is a number of four digits or more."""
 _BEFORE_CONFIG = {
     *("lock", "state.json", "server.log", "inducer_server.log", "workers.log"),
-    *("requests.jsonl", "reconciliation.jsonl", *FOLDERS),
+    *("requests.jsonl", "reconciliation.jsonl"),
 }
 """Names in the folder of a run that has no configuration yet, or whose start was refused."""
+
+_NUMBER = "[0-9]{4,}"
+_EARLIER = f"carried/{_NUMBER}"
+_GROWING_FILE = re.compile(
+    rf"(trajectories/batch_|evaluations/){_NUMBER}\.jsonl"
+    r"|(processes|episodes|requests|tools|reconciliation)\.jsonl"
+)
+_FILE = re.compile(
+    rf"({_EARLIER}/)?(config\.yaml|trajectories/batch_{_NUMBER}\.jsonl|sleeps/{_NUMBER}\.json"
+    rf"|policies/v{_NUMBER}/(skills\.py|library\.json|notes\.md|method\.json))"
+    rf"|{_GROWING_FILE.pattern}|sleep\.jsonl|state\.json|(server|inducer_server|workers)\.log|lock/[^/]+\.json"
+)
+_FOLDER = re.compile(
+    rf"({_EARLIER}/)?(trajectories|sleeps|policies(/v{_NUMBER})?)|carried|{_EARLIER}|evaluations|lock"
+)
+_OF_TRACKERS = ("tensorboard", "wandb")
+"""Folders of libraries that write curves. No command opens anything in them."""
 
 
 class RunDirectoryError(files.StorageError):
     """A folder is not a run that can be read or resumed."""
+
+
+def list_files(run: Path, folder: str = "") -> Iterator[str]:
+    """Yield the paths of a run's files within its directory, without leftovers of killed processes.
+
+    Whoever opens a run that this process did not create comes through here first, since someone else may have
+    made it: no link leads out of it, and no pipe or device is opened.
+
+    Raises:
+        RunDirectoryError: an entry at any depth is neither a folder nor a regular file, or has a name that
+            SpeedRunner does not write.
+        OSError: the directory cannot be read.
+    """
+    for entry in sorted(os.scandir(run / folder), key=lambda entry: entry.name):
+        name, known = folder + entry.name, None
+        if entry.is_dir(follow_symlinks=False):
+            known = _FOLDER
+        elif entry.is_file(follow_symlinks=False):
+            known = _FILE
+        # NFS gives such names to files that were removed while they were open.
+        is_skipped = name in _OF_TRACKERS or files.is_leftover(entry) or entry.name.startswith(".nfs")
+        if known is None or not (is_skipped or known.fullmatch(name)):
+            if os.path.lexists(entry):  # not removed meanwhile, such as a lock
+                raise _refuse_entry(run, name, entry)
+        elif known is _FILE and not is_skipped:
+            yield name
+        elif not is_skipped:
+            with suppress(FileNotFoundError):
+                yield from list_files(run, f"{name}/")
+
+
+def _refuse_entry(run: Path, name: str, entry: os.DirEntry[str]) -> RunDirectoryError:
+    if not os.path.lexists(run / "config.yaml"):
+        return _refuse_folder(run, name)
+    kind = "a pipe or a device"
+    if entry.is_symlink():
+        kind = "a link"
+    elif entry.is_dir() or entry.is_file():
+        kind = "a folder" if entry.is_dir() else "a file"
+    return RunDirectoryError(
+        f"{run} has {kind} {name!r}, which SpeedRunner does not write there: move it out of the run"
+    )
+
+
+def _refuse_folder(folder: Path, name: str) -> RunDirectoryError:
+    top = name.partition("/")[0]
+    return RunDirectoryError(
+        f"{folder} contains no run (it has {top}, but no config.yaml): choose another directory"
+    )
 
 
 class State(msgspec.Struct):
@@ -85,7 +151,7 @@ class State(msgspec.Struct):
 def plan_digest(folder: Path) -> str:
     """Return the SHA-256 of the analysis plan of a folder's runs, or `none`. Raises `StorageError`."""
     file = folder / PLAN
-    return hashlib.sha256(files.read_content(file)).hexdigest() if os.path.lexists(file) else "none"
+    return hashlib.sha256(files.read_content(file)).hexdigest() if file.exists() else "none"
 
 
 def sleep_key(sleep: int) -> str:
@@ -142,23 +208,11 @@ class RunFiles:
         """
         if not self.path.is_dir():
             raise RunDirectoryError(f"{self.path} is a file: a run needs a directory")
-        for name in FOLDERS:
-            if (self.path / name).is_symlink():
-                advice = "links are not followed: replace it with its target"
-                raise RunDirectoryError(f"{self.path / name} is a link, and {advice}")
-        foreign = sorted(
-            entry.name
-            for entry in self.path.iterdir()
-            if not files.is_leftover(entry)
+        for name in list_files(self.path):
             # Records without a configuration belong to someone else, and would count as episodes of the new
             # run.
-            and (entry.name not in _BEFORE_CONFIG or (entry.name in FOLDERS and any(entry.iterdir())))
-        )
-        if foreign and not self.config.exists():
-            raise RunDirectoryError(
-                f"{self.path} contains no run (it has {foreign[0]}, but no config.yaml): choose another"
-                " directory"
-            )
+            if name.partition("/")[0] not in _BEFORE_CONFIG and not self.config.exists():
+                raise _refuse_folder(self.path, name)
         self._check_sizes()
 
     def _check_sizes(self) -> None:
@@ -168,9 +222,11 @@ class RunFiles:
         if not state.secret and (self.numbers("train") or self.numbers("test")):
             raise RunDirectoryError(f"{self.path} has episodes, but no complete {self.state.name}: {again}")
         for name, size in state.sizes.items():
+            if not _GROWING_FILE.fullmatch(name):
+                raise RunDirectoryError(f"{self.state} names {name[:80]!r}, which no run has: {again}")
             path = self.path / name
             try:  # open it: a network file system then shows its newest size
-                with os.fdopen(files.open_regular(path, os.O_RDONLY), "rb") as file:
+                with path.open("rb") as file:
                     bytes_left = os.fstat(file.fileno()).st_size
                     has = f"has {bytes_left:,} bytes"
                     if bytes_left >= size > json_records.find_end(file, bytes_left):

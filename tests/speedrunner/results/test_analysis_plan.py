@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +80,16 @@ def test_further_runs_are_added_with_their_date_and_nothing_else_changes(tmp_pat
     assert compared([*runs, other])[1:] == [f"HERE/{PLAN} does not plan 1 run: babyai asi tiny-random seed 0"]
 
 
+def test_sweeps_that_start_at_the_same_time_all_add_their_runs(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as sweeps:
+        list(sweeps.map(lambda seed: plan(tmp_path, str(seed)), range(8)))
+    (written,) = read_yaml((tmp_path / PLAN).read_text()).values()
+    added = [seed for own in written["runs"].values() for seed in own["babyai react gpt-5.4-mini"]]
+    assert sorted(added) == [*range(8)]
+    assert len(written["earlier"]) == 7
+    assert [file.name for file in tmp_path.iterdir()] == [PLAN]
+
+
 def test_a_plan_that_is_edited_or_made_after_a_run_started_is_named(tmp_path: Path) -> None:
     seen = ["none"] * 2
     for seeds in ("0", "0,1"):  # a sweep adds to the plan, then its runs start
@@ -136,4 +147,4 @@ def test_a_bad_plan_is_left_out_and_the_others_are_compared(tmp_path: Path, text
     assert "equals its plan" in lines[1]
     (tmp_path / "bad" / PLAN).unlink()
     (tmp_path / "bad" / PLAN).symlink_to("/dev/zero")
-    assert "could not be read: it is a link" in compare_plans([bad], [], None)[0]
+    assert "could not be read: it is not a regular file" in compare_plans([bad], [], None)[0]

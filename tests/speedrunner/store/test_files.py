@@ -117,14 +117,6 @@ def test_a_full_disk_while_it_is_filled_is_explained_with_its_final_name(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
-    left = temporary_name(tmp_path / "v0001")
-    left.mkdir()
-    (left / "half").touch()
-    fill(tmp_path / "v0001")
-    assert [path.name for path in tmp_path.rglob("*")] == ["v0001", "skills.py"]
-
-
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     (tmp_path / "link").symlink_to("place")

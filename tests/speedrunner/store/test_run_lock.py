@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -136,6 +137,12 @@ class TestStaleLocks:
         with RunLock(path) as lock:
             lock.check()
 
+    def test_a_sign_of_life_in_the_future_counts_from_the_next_claim(self, path, left):
+        move_to_another_machine(path, silent_for=-1e6)
+        with pytest.raises(LockHeld, match=r"on node7 .*expires 120 s .* [01] s ago"), RunLock(path):
+            pass
+        assert abs(owner_file(path).stat().st_mtime - time.time()) < STALE_S
+
     def test_an_owner_in_a_former_start_of_our_own_job_is_gone(self, path, left, monkeypatch):
         move_to_another_machine(path, silent_for=45)
         monkeypatch.setenv("SLURM_JOB_ID", "4711")
@@ -144,6 +151,17 @@ class TestStaleLocks:
         monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
         with RunLock(path) as lock:
             lock.check()
+
+    def test_a_patient_claimant_waits_for_the_release(self, path):
+        with RunLock(path) as lock:
+            waiting = threading.Thread(
+                target=lambda: RunLock(path, HANGS_S).__enter__().__exit__(*[None] * 3)
+            )
+            waiting.start()
+            lock.check()
+        waiting.join(HANGS_S)
+        assert not waiting.is_alive()
+        assert not path.exists()
 
     @pytest.mark.process
     @pytest.mark.parametrize(("states", "is_gone"), [("RUNNING", False), ("PENDING", True)])
@@ -181,6 +199,17 @@ class TestLostLocks:
                 slept.__exit__(None, None, None)
                 taker.refresh()
                 taker.check()
+
+    def test_a_link_in_the_place_of_the_locked_folder_is_noticed_before_the_next_write(self, tmp_path):
+        run, other = tmp_path / "run", tmp_path / "other"
+        run.mkdir()
+        other.mkdir()
+        with RunLock(run / "lock") as lock:
+            lock.check()
+            run.rename(tmp_path / "away")
+            run.symlink_to(other)
+            with pytest.raises(LockLost, match="run was replaced by another folder"):
+                lock.check()
 
     def test_a_file_that_nfs_calls_stale_is_gone(self, path, monkeypatch):
         def stale(*args):

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from serving.model_configs import CHECKOUT
+from speedrunner.store.history import copy_history
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -81,3 +86,84 @@ class TestForeignDirectories:
         finally:
             path.chmod(0o755)
         assert f"{path} cannot be used as a run's directory: permission denied" in line
+
+
+PLACES = (
+    *("lock", "config.yaml", "requests.jsonl", "workers.log", "sleeps", "wandb", "policies/.v0001.0.tmp"),
+    *("policies/v0000", "policies/v0000/notes.md", "trajectories/batch_0000.jsonl"),
+    *("carried", "carried/0000", "carried/0000/policies/v0000"),
+)
+
+
+def remove(place: Path) -> None:
+    """Remove what is in a place, and make its folder."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
+
+
+class TestTheDoor:
+    """A run of someone else: nothing in it is opened before all its names are known."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        play(tmp_path / "runs/one")
+        return tmp_path / "runs/one"
+
+    @pytest.mark.parametrize("kind", ["a link", "a pipe"])
+    @pytest.mark.parametrize("place", PLACES)
+    def test_refuses_everything_but_folders_and_files(self, run: Path, place: str, kind: str) -> None:
+        theirs = run.parent / "theirs"
+        theirs.mkdir()
+        for name in ("old", ".old.tmp", "skills.py", "config.yaml"):
+            (theirs / name).write_text("theirs")
+        before = {file: file.stat() for file in (theirs, *theirs.iterdir())}
+        remove(run / place)
+        if kind == "a link":
+            (run / place).symlink_to(theirs)
+        else:
+            os.mkfifo(run / place)
+        for how in HOW:
+            with pytest.raises(RunDirectoryError, match=f"has {kind}.* {re.escape(repr(place))}, which"):
+                opened(run, how)
+        assert {file: file.stat() for file in (theirs, *theirs.iterdir())} == before
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("thesis.tex", "policies/v0000/__init__.py", "policies/v1", "carried/0000/requests.jsonl"),
+            *("evaluations/batch_0000.jsonl", "trajectories/\u0660\u0661\u0662\u0663.jsonl", "tools.jsonl/x"),
+            *("lock/x/y.json", ".hidden"),
+        ],
+    )
+    def test_refuses_names_that_no_run_has(self, run: Path, name: str) -> None:
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).touch()
+        for how in HOW:
+            with pytest.raises(RunDirectoryError, match="which SpeedRunner does not write there"):
+                opened(run, how)
+
+    @pytest.mark.parametrize(
+        "name", ["../../x", "/etc/passwd", "a\0b", "policies/v0000/skills.py", "x" * 300, "lock", "\n"]
+    )
+    def test_refuses_sizes_of_other_files(self, run: Path, name: str) -> None:
+        state = json.loads((run / "state.json").read_text())
+        (run / "state.json").write_text(json.dumps(state | {"sizes": {name: 1}}))
+        for how in HOW:
+            line = error_message(partial(opened, run, how), RunDirectoryError)
+            assert f"state.json names {name[:80]!r}, which no run has" in line
+
+    def test_lets_in_all_that_a_run_and_its_trackers_write(self, run: Path, tmp_path: Path) -> None:
+        for name in (
+            *("workers.log", "server.log", "inducer_server.log", "sleep.jsonl", "tools.jsonl"),
+            *("processes.jsonl", "reconciliation.jsonl", "lock/node-1-a.json", ".nfs0001"),
+            *(".state.json.0.tmp", "policies/.v0001.0.tmp/skills.py"),
+            *("tensorboard/events.out.tfevents.1.node.1.0", "wandb/offline-run-1/files/config.yaml"),
+        ):
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
+            (run / name).touch()
+        (run / "wandb/latest-run").symlink_to("offline-run-1")
+        copy_history(load(run), 1, run / "carried")
+        opened(run, "read")
+        opened(CHECKOUT / "tests/data/format_2", "read")
