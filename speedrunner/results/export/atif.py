@@ -23,6 +23,7 @@ from speedrunner.results.export.conversations import (
     RecordedConversation,
     Split,
     iterate_conversations,
+    offered_tools,
     run_names,
     timestamp,
 )
@@ -56,7 +57,7 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     """Yield the trajectories of a run with their file names, without suffix."""
     about = identify_condition(run.settings).by_column
     times = {row.request: row.time for row in run.ledger}
-    tools = {(row.role, row.policy): [tool.openai for tool in row.tools] for row in run.tools}
+    tools = offered_tools(run)
     actor, inducer = run.model_names
     for split in get_args(Split):
         for facts, conversation in iterate_conversations(run, split):

@@ -58,6 +58,11 @@ def of_episode(trajectory: Trajectory) -> list[RecordedConversation]:
     return [RecordedConversation(own[0].role, own[0].conversation, own) for own in grouped]
 
 
+def offered_tools(run: RunData) -> dict[tuple[str, int | None], list[dict[str, Any]]]:
+    """Return the tools of each role and policy, in OpenAI's format, where the run recorded them."""
+    return {(row.role, row.policy): [tool.openai for tool in row.tools] for row in run.tools}
+
+
 def iterate_conversations(
     run: RunData, split: Split
 ) -> Iterator[tuple[dict[str, Any], RecordedConversation]]:

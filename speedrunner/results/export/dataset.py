@@ -22,6 +22,7 @@ from speedrunner.results.export.conversations import (
     RecordedConversation,
     Split,
     iterate_conversations,
+    offered_tools,
     run_names,
 )
 from speedrunner.store.process_notes import caveats
@@ -67,7 +68,9 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
 def _schema(pyarrow: Any) -> Any:
     text, whole = pyarrow.string(), pyarrow.int64()
     call = pyarrow.struct([("name", text), ("arguments", text)])
-    message = pyarrow.struct([("role", text), ("content", text), ("reasoning", text), ("call", call)])
+    message = pyarrow.struct(
+        [("role", text), ("content", text), ("reasoning", text), ("call", call), ("weight", whole)]
+    )
     texts = ("run", "env", "method", "model", "episode", "task", "role", "termination")
     return pyarrow.schema(
         [
@@ -79,6 +82,7 @@ def _schema(pyarrow: Any) -> Any:
             ),
             ("score", pyarrow.float64()),
             ("success", pyarrow.bool_()),
+            ("tools", pyarrow.list_(text)),
             ("messages", pyarrow.list_(message)),
         ]
     )
@@ -87,8 +91,10 @@ def _schema(pyarrow: Any) -> Any:
 def _rows(run: RunData, name: str, split: Split) -> Iterator[dict[str, Any]]:
     config = run.settings
     about = identify_condition(config).by_column | {"run": name, "seed": config.run.seed}
+    offered = offered_tools(run)
     for facts, conversation in iterate_conversations(run, split):
-        yield about | facts | _row(conversation)
+        tools = offered.get((conversation.role, facts["policy"]), [])
+        yield about | facts | _row(conversation) | {"tools": [_json(tool) for tool in tools]}
 
 
 def _row(conversation: RecordedConversation) -> dict[str, Any]:
@@ -106,19 +112,21 @@ def _row(conversation: RecordedConversation) -> dict[str, Any]:
 
 
 def _messages(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
+    """Yield messages. The weight of a valid answer is 1, so that a training learns it; of others it is 0."""
     for turn in turns:
         for message in turn.messages:
-            yield {"role": message.role, "content": message.content}
-        call = turn.call and {
-            "name": turn.call.name,
-            "arguments": msgspec.json.encode(turn.call.arguments).decode(),
-        }
+            yield {"role": message.role, "content": message.content, "weight": 0}
         yield {
             "role": "assistant",
             "content": turn.text,
             "reasoning": turn.reasoning or None,
-            "call": call,
+            "call": turn.call and {"name": turn.call.name, "arguments": _json(turn.call.arguments)},
+            "weight": int(turn.call is not None),
         }
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:

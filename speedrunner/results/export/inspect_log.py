@@ -44,6 +44,11 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     return written
 
 
+def _sample_id(trajectory: Trajectory) -> str:
+    """Return the task's name and index, which are the same in the logs of all checkpoints and runs."""
+    return f"{trajectory.task.name}/{trajectory.task.index}"
+
+
 def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[Trajectory]) -> Any:
     """Return the log of a checkpoint.
 
@@ -63,16 +68,15 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
         eval=inspect.EvalSpec(
             created=timestamp(started),
             task=task,
-            task_args={"checkpoint": checkpoint, **names},
+            task_args={"run": run.path.name, "checkpoint": checkpoint, "seed": config.run.seed, **names},
             dataset=inspect.EvalDataset(
                 name=names["env"],
                 samples=len(played),
-                sample_ids=[trajectory.episode for trajectory in played],
+                sample_ids=[_sample_id(trajectory) for trajectory in played],
             ),
             model=config.model.name,
             config=inspect.EvalConfig(),
             metadata={
-                "run": run.path.name,
                 "configuration": to_mapping(config),
                 "caveats": caveats([run]),
             },
@@ -100,8 +104,7 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
 def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     scoring = import_module("inspect_ai.scorer")
     outcome, task = trajectory.outcome, trajectory.task
-    conversations = of_episode(trajectory)
-    messages = [message for conversation in conversations for message in _messages(conversation.turns)]
+    answers = [answer for conversation in of_episode(trajectory) for answer in _answers(conversation.turns)]
     prompts = (
         message.content for turn in trajectory.turns for message in turn.messages if message.role == "user"
     )
@@ -111,13 +114,15 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
         whole = trajectory.error or trajectory.fault
         error = inspect.EvalError(message=trajectory.fault, traceback=whole, traceback_ansi=whole)
     return inspect.EvalSample(
-        id=trajectory.episode,
+        id=_sample_id(trajectory),
         epoch=1,
         input=next(prompts, ""),
         target="",
-        messages=messages,
+        messages=[message for _, read, written in answers for message in (*read, written)],
+        events=list(_events(answers, model, trajectory.started)),
         scores=score and {SCORER: score},
         metadata={
+            "episode": trajectory.episode,
             "task": task.name,
             "index": task.index,
             "termination": str(trajectory.termination),
@@ -130,28 +135,78 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     )
 
 
-def _messages(turns: Sequence[Turn]) -> Iterator[Any]:
-    """Yield the messages in Inspect's types; a tool's reply names the call before it."""
+def _answers(turns: Sequence[Turn]) -> Iterator[tuple[Turn, list[Any], Any]]:
+    """Yield each turn with the messages that the model read and the one that it wrote, in Inspect's types.
+
+    A tool's reply names the call before it.
+    """
     chat = import_module("inspect_ai.model")
     tool = import_module("inspect_ai.tool")
     kinds = {"system": chat.ChatMessageSystem, "user": chat.ChatMessageUser}
     call = None
     for number, turn in enumerate(turns):
-        for message in turn.messages:
-            if message.role == "tool":
-                yield chat.ChatMessageTool(
-                    content=message.content,
-                    tool_call_id=call.id if call else None,
-                    function=call.function if call else None,
-                )
-            else:
-                yield kinds.get(message.role, chat.ChatMessageUser)(content=message.content)
+        read = [
+            chat.ChatMessageTool(
+                content=message.content,
+                tool_call_id=call.id if call else None,
+                function=call.function if call else None,
+            )
+            if message.role == "tool"
+            else kinds.get(message.role, chat.ChatMessageUser)(content=message.content)
+            for message in turn.messages
+        ]
         own = turn.call
         call = own and tool.ToolCall(id=f"call-{number}", function=own.name, arguments=own.arguments)
         content = [chat.ContentText(text=turn.text)]
         if turn.reasoning:
             content.insert(0, chat.ContentReasoning(reasoning=turn.reasoning))
-        yield chat.ChatMessageAssistant(content=content, tool_calls=[call] if call else None)
+        yield turn, read, chat.ChatMessageAssistant(content=content, tool_calls=[call] if call else None)
+
+
+def _events(answers: Sequence[tuple[Turn, list[Any], Any]], model: str, started: float) -> Iterator[Any]:
+    """Yield an event for each answer, and one for the call in it.
+
+    The input of an answer's event has only the messages since the answer before it: whole inputs would grow
+    with the square of an episode's length. A call's result is the reply that the model read.
+
+    Args:
+        started: start of the episode in Unix seconds. An event's time adds the seconds of the answers before.
+    """
+    chat, events = import_module("inspect_ai.model"), import_module("inspect_ai.event")
+    replies = {
+        message.tool_call_id: message for _, read, _ in answers for message in read if message.role == "tool"
+    }
+    seconds = 0.0
+    for turn, read, written in answers:
+        times = {"timestamp": timestamp(started + seconds), "working_start": seconds}
+        seconds += turn.seconds
+        yield events.ModelEvent(
+            model=model,
+            role=turn.role,
+            input=read,
+            tools=[],
+            tool_choice="any",
+            config=chat.GenerateConfig(),
+            output=chat.ModelOutput(
+                model=model,
+                choices=[chat.ChatCompletionChoice(message=written)],
+                usage=_usage(turn.usage),
+                time=turn.seconds,
+            ),
+            error=turn.error,
+            completed=timestamp(started + seconds),
+            **times,
+        )
+        for call in written.tool_calls or []:
+            reply = replies.get(call.id)
+            yield events.ToolEvent(
+                id=call.id,
+                function=call.function,
+                arguments=call.arguments,
+                result=reply.text if reply else "",
+                message_id=reply.id if reply else None,
+                **times | {"timestamp": timestamp(started + seconds)},
+            )
 
 
 def _usage(usage: Usage) -> Any:

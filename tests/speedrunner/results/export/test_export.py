@@ -78,6 +78,16 @@ class TestADataset:
             assert row.prompt_tokens == trajectory.usage.prompt
             assert (row.score, row.success, row.termination) == (1.0, True, "success")
 
+    def test_has_all_that_a_training_with_another_template_needs(self, run: RunData, dataset: Path) -> None:
+        row = split(dataset, "train").iloc[0]
+        tools = [json.loads(text) for text in row.tools]
+        played = next(iter(run.trajectories()))
+        called = {turn.call.name for turn in played.turns if turn.call}
+        assert called <= {tool["function"]["name"] for tool in tools}
+        assert [message["weight"] for message in row.messages] == [
+            weight for turn in played.turns for weight in (*([0] * len(turn.messages)), int(bool(turn.call)))
+        ]
+
     def test_keeps_arguments_as_json(self, dataset: Path) -> None:
         calls = [each["call"] for each in split(dataset, "train").messages[0] if each["call"]]
         assert json.loads(calls[0]["arguments"]) == {"steps": 1}
@@ -149,7 +159,7 @@ class TestInspect:
         assert log.results is not None
         assert log.results.scores[0].metrics["mean"].value == 1.0
         assert log.samples is not None
-        played = {each.episode: each for each in run.evaluations(4)}
+        played = {f"{each.task.name}/{each.task.index}": each for each in run.evaluations(4)}
         for sample in log.samples:
             trajectory = played[str(sample.id)]
             (conversation,) = of_episode(trajectory)
@@ -161,6 +171,32 @@ class TestInspect:
             (usage,) = sample.model_usage.values()
             assert usage.total_tokens == trajectory.usage.prompt + trajectory.usage.completion
             assert usage.input_tokens_cache_read == trajectory.usage.cached
+
+    def test_a_task_has_one_id_in_the_logs_of_all_checkpoints(self, run: RunData, logs: Path) -> None:
+        from inspect_ai.log import read_eval_log
+
+        opened = [read_eval_log(str(file)) for file in sorted(logs.glob("*.eval"))]
+        tasks = [{sample.id for sample in log.samples or []} for log in opened]
+        assert tasks[0] == tasks[1] == tasks[2]
+        assert [log.eval.task_args["checkpoint"] for log in opened] == [0, 2, 4]
+        assert {log.eval.task_args["run"] for log in opened} == {run.path.name}
+
+    def test_inspects_own_frames_open_messages_and_events(self, run: RunData, logs: Path) -> None:
+        from inspect_ai.analysis import EventInfo, ToolEventColumns, events_df, messages_df
+
+        log = str(logs / f"{run.path.name}-0004.eval")
+        turns = [turn for played in run.evaluations(4) for turn in played.turns]
+        messages = messages_df(log, quiet=True)
+        assert (messages.role == "assistant").sum() == len(turns)
+        events = events_df(log, quiet=True)
+        assert events.event.tolist() == ["model", "tool"] * len(turns)
+        calls = events_df(
+            log,
+            columns=[*EventInfo, *ToolEventColumns],
+            filter=lambda event: event.event == "tool",
+            quiet=True,
+        )
+        assert calls.tool_event_function.tolist() == [turn.call.name for turn in turns if turn.call]
 
     def test_an_episode_that_a_fault_ended_has_an_error_and_no_score(self, run: RunData, logs: Path) -> None:
         from inspect_ai.log import read_eval_log
