@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from serving.engine.step_log import STEPS_VARIABLE
+from serving.engine.scheduling import STEPS_VARIABLE
 from serving.model_configs import load_model_config
 from serving.weights import prepare
 
