@@ -11,6 +11,8 @@ import msgspec
 from serving.admission import Replica
 from serving.apis.chat_completions import ChatConversation
 from serving.apis.completions import TokenConversation
+from serving.apis.messages import MessageConversation
+from serving.apis.responses import ResponsesConversation
 from serving.conversation import Conversation
 from serving.engine.client import Engine, Prompt
 from serving.errors import ServingError
@@ -22,6 +24,12 @@ from serving.tokens.transcript import Transcript, common_prefix
 
 Messages = list[dict[str, str]]
 
+MESSAGE_APIS: dict[str, type[MessageConversation]] = {
+    "chat": ChatConversation,
+    "responses": ResponsesConversation,
+}
+"""The conversations of the APIs of messages, by the name of the API."""
+
 
 class Model:
     """One model config with an engine that serves it.
@@ -31,7 +39,7 @@ class Model:
         replicas: the engine's replicas.
 
     Attributes:
-        tokenizer: `None` on the chat API.
+        tokenizer: `None` on the APIs of messages.
         note_tools: called with the labels and the tools of each conversation that is opened.
     """
 
@@ -71,7 +79,8 @@ class Model:
         labels = {"role": role, **labels}
         self.note_tools(labels, tools)
         if self._format is None or self.tokenizer is None:
-            return ChatConversation(self.engine, messages, tools, settings, labels)
+            api = MESSAGE_APIS[self.model_config.api]
+            return api(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda replica: len(replica.slots))
         slot = replica.slot(self._sent_before(transcript.ids))
@@ -133,7 +142,7 @@ class Model:
     def shared_prefix(self, role: str, messages: Messages, tools: list[ToolSpec]) -> list[int]:
         """Return the token ids that start each first prompt with this system message and these tools.
 
-        Empty on the chat API.
+        Empty on the APIs of messages.
         """
         if self._format is None:
             return []

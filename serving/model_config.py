@@ -14,7 +14,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Commit = Annotated[
     str, msgspec.Meta(pattern="^[0-9a-f]{40}$", description="a commit (40 hexadecimal digits)")
 ]
-Api = Literal["completions", "chat"]
+Api = Literal["completions", "chat", "responses"]
 ToolFormatName = Literal["qwen3_json", "qwen3_xml", "llama3_json"]
 ThinkingStyle = Literal["none", "generated", "prompted"]
 
@@ -119,8 +119,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         revision: commit of that repository, so that a run records exactly what it used; a branch may move.
         base_url: address of a hosted model's OpenAI-compatible API; no server is started for it.
         api_key_env: environment variable with the hosted model's API key.
-        api: `completions` sends token ids and our grammar to `/v1/completions`; `chat` sends messages and
-            tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls).
+        api: `completions` sends token ids and our grammar to `/v1/completions`; `chat` and `responses` send
+            messages and tools to `/v1/chat/completions` and `/v1/responses` (hosted models, OpenAI's on the
+            latter; on vLLM, its built-in tool calls).
         tool_format: how the model writes a tool call natively; needed on the completions API.
         tools_in: what shows the tools to the model: its chat template, or the system message. A template that
             shows none leaves them to the system message in any case (`serving.tokens.chat_template`).

@@ -188,7 +188,7 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
     if model_config.id is None and model_config.revision is not None:
         yield "`revision` goes with `id` alone"
     if model_config.hosted and model_config.api == "completions":
-        yield "`base_url` (a hosted model) needs `api: chat`"
+        yield "`base_url` (a hosted model) needs `api: chat` or `api: responses`"
     if model_config.api == "completions" and model_config.tool_format is None and not model_config.hosted:
         yield f"`api: completions` needs a `tool_format`: {' or '.join(get_args(ToolFormatName))}"
     answers = dict[str, int]()
@@ -234,6 +234,6 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
         yield "template_options is for models with a chat template here; use reasoning_effort for hosted ones"
     for name in {"messages", "tools", "documents", "add_generation_prompt"} & set(role.template_options):
         yield f"template_options.{name}: not here, each request sets it"
-    is_chat = model_config.api == "chat"
-    if model_config.thinking != "none" and not is_chat and "enable_thinking" in role.template_options:
+    has_ids = model_config.api == "completions"
+    if model_config.thinking != "none" and has_ids and "enable_thinking" in role.template_options:
         yield "template_options.enable_thinking: not here, thinking_tokens sets it"

@@ -180,7 +180,8 @@ _load_tokenizer = lru_cache(maxsize=4)(ChatTokenizer)
 def check_files(
     model_config: ModelConfig, place: str, say: Callable[[str], None] = lambda line: None, *, starts: bool
 ) -> ChatTokenizer | None:
-    """Check a model config against the model's files, and return the tokenizer; `None` on the chat API.
+    """Check a model config against the model's files, and return the tokenizer; `None` on the APIs
+    of messages.
 
     Args:
         place: folder or hub id, as `serving.weights.prepare` returns it.
@@ -191,7 +192,7 @@ def check_files(
     """
     if starts and model_config.id is None:
         _require_files(Path(place), WEIGHTS if model_config.load_format == "dummy" else "")
-    is_chat, roles = model_config.api == "chat", model_config.roles
+    is_chat, roles = model_config.api != "completions", model_config.roles
     if is_chat and not (roles.actor.template_options or roles.inducer.template_options):
         return None
     tokenizer = _load_tokenizer(place, model_config.revision)
@@ -208,7 +209,7 @@ def _find_problems(model_config: ModelConfig, tokenizer: ChatTokenizer) -> Itera
     for options in (role.template_options for role in roles):
         if options and not is_dummy and (unknown := sorted(set(options) - _find_variables(tokenizer))):
             yield f"its chat template does not use these template_options: {', '.join(unknown)}"
-    if model_config.api == "chat":
+    if model_config.api != "completions":
         return
     text = _read_text_config((not is_dummy and read_config(model_config)) or {})
     limit = text.get("max_position_embeddings")

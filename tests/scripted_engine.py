@@ -18,7 +18,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -28,6 +28,7 @@ from typing import Any, Literal, Self
 from serving.engine.endpoint import Endpoint
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.processes import HANGS_S
+from tests.responses_api import read_messages, write_response
 
 BLOCK = 32
 """Tokens per block of the prefix cache."""
@@ -182,6 +183,7 @@ class ScriptedEngine:
         requests: every request for an answer so far; those that warm a prefix up or
             probe the engine are answered without the script.
         answers_probes: whether it does so with probes.
+        find_faults: returns why it refuses a request.
         context: tokens that it says it takes; it takes any number.
         mistakes: what went wrong in the script itself; raised at the end.
         prompt, cached, generated: the counters that `/metrics` shows.
@@ -199,6 +201,7 @@ class ScriptedEngine:
         self.prompt = self.cached = self.generated = 0
         self.script = script
         self.answers_probes = True
+        self.find_faults: Callable[[dict[str, Any]], Iterable[str]] = lambda body: []
         self.context: int | None = None
         self.likely: Callable[[tuple[int, ...], int], dict[int, float]] = lambda prompt, cached: {}
         self._served = 0
@@ -274,12 +277,14 @@ class ScriptedEngine:
                 unasked = say("") if request.warms else sample_call(request)
                 return unasked, json.dumps(self._complete(request, unasked)).encode()
             self.requests.append(request)
+            faults = list(self.find_faults(body))
             try:
                 if callable(self.script):
                     answer = self.script(request)
                 else:
                     answer = self.script[self._served]
                     self._served += 1
+                answer = refuse(400, "; ".join(faults)) if faults else answer
             except Exception as error:
                 self.mistakes.append(error)
                 answer = refuse(400, f"the script failed: {error!r}")
@@ -293,6 +298,11 @@ class ScriptedEngine:
 
     def _read(self, path: str, body: dict[str, Any]) -> Request:
         number = len(self.requests)
+        if "input" in body:
+            turns = tuple(read_messages(body["input"]))
+            tools = {tool["name"]: {"type": "function", "function": tool} for tool in body["tools"]}
+            prompt = tuple(self._tokenizer.outside_text(json.dumps([body["tools"], *body["input"]])))
+            return Request(number, time.monotonic(), path, body, prompt, turns, tools)
         if "prompt" not in body:
             sent = body["messages"]
             messages = tuple((each["role"], str(each.get("content") or "")) for each in sent)
@@ -318,7 +328,7 @@ class ScriptedEngine:
         chat = request.path.endswith("/chat/completions")
         body = request.body
         ids = [*self._tokenizer.framed(answer.written), self._tokenizer.control_id(END)]
-        limits = ("max_completion_tokens", "max_tokens")
+        limits = ("max_completion_tokens", "max_tokens", "max_output_tokens")
         limit = next((body[name] for name in limits if body.get(name)), len(ids))
         kept = ids[: min(limit, len(ids) if answer.keep is None else answer.keep)]
         if only := body.get("allowed_token_ids"):
@@ -326,6 +336,11 @@ class ScriptedEngine:
         complete = len(kept) == len(ids)
         self._salt = str(body.get("cache_salt", ""))
         usage = self._count(request.prompt, kept)
+        if request.path.endswith("/responses"):
+            finish = answer.finish or ("stop" if complete else "length")
+            counts = usage if answer.usage else None
+            calls = answer.calls if complete else ()
+            return write_response(request.number, answer.text, calls, answer.thinking, counts, finish)
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop" if complete else "length"}
         if chat:
             message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "tool_calls": []}

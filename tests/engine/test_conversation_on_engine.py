@@ -104,20 +104,21 @@ async def test_a_seeded_request_repeats_also_after_a_prompt_of_several_steps(eng
     assert answers[0] == answers[1] != answers[2]
 
 
+@pytest.mark.parametrize("api", ["chat", "responses"])
 class TestMessages:
-    """The chat API, with vLLM's built-in tool calls."""
+    """The APIs of messages, with vLLM's built-in tool calls."""
 
-    def model(self, engine_server: Any, tokenizer: ChatTokenizer) -> Model:
-        model_config = msgspec.structs.replace(engine_server.model_config, api="chat")
+    def model(self, engine_server: Any, tokenizer: ChatTokenizer, api: str) -> Model:
+        model_config = msgspec.structs.replace(engine_server.model_config, api=api)
         return Model(model_config, engine_server.model.engine, tokenizer)
 
     async def test_conversations_go_on_from_the_cache_and_the_ledger_is_exact(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str
     ) -> None:
         counted = await read_counters(engine_server.endpoint)
         seen = len(engine_server.rows)
         tools = [msgspec.structs.replace(tool, strict=True) for tool in (TOOLS[0], CHOOSE)]
-        talk = self.model(engine_server, tiny_tokenizer).converse("actor", messages("go"), tools, LABELS)
+        talk = self.model(engine_server, tiny_tokenizer, api).converse("actor", messages("go"), tools, LABELS)
         answers = []
         for turn in range(6):
             answers.append(await talk.ask())
@@ -133,9 +134,9 @@ class TestMessages:
         assert await read_counters(engine_server.endpoint) - counted == ledger
 
     async def test_a_full_context_overflows_in_either_wording(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str
     ) -> None:
-        model, context = self.model(engine_server, tiny_tokenizer), engine_server.model_config.context
+        model, context = self.model(engine_server, tiny_tokenizer, api), engine_server.model_config.context
         first = await model.converse("actor", messages("!"), TOOLS[:1], LABELS).ask()
         for length in (context - first.usage.prompt + 1, context):
             talk = model.converse("actor", messages("!" * length), TOOLS[:1], LABELS)

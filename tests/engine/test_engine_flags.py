@@ -36,13 +36,16 @@ def test_the_engine_knows_every_flag_of_every_model_config() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("api", ["completions", "chat"])
+@pytest.mark.parametrize("api", ["completions", "chat", "responses"])
 async def test_no_request_takes_sampling_from_the_weights_or_the_server(
-    api: Literal["completions", "chat"], tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+    api: Literal["completions", "chat", "responses"],
+    tiny_model_config: ModelConfig,
+    tiny_tokenizer: ChatTokenizer,
 ) -> None:
     from vllm.config.model import ModelConfig as VllmConfig
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
     from vllm.sampling_params import SamplingParams
 
     bare = Role(string_tokens=8)  # it chooses no sampling
@@ -50,7 +53,8 @@ async def test_no_request_takes_sampling_from_the_weights_or_the_server(
     async with scripted_model(sample_call, changed, tiny_tokenizer) as scripted:
         await answer_probe(scripted.model, bare, battery()[0])
     (request,) = scripted.server.requests
-    kind: Any = CompletionRequest if api == "completions" else ChatCompletionRequest
+    kinds = {"completions": CompletionRequest, "chat": ChatCompletionRequest, "responses": ResponsesRequest}
+    kind: Any = kinds[api]
     every = dict.fromkeys([*SamplingParams.__struct_fields__, "max_new_tokens"], 0.3)
     weights: Any = SimpleNamespace(generation_config="vllm", override_generation_config=every)
     defaults = VllmConfig.get_diff_sampling_param(weights)  # what vLLM would take from there, by its own list

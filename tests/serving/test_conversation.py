@@ -31,7 +31,7 @@ from tests.tool_samples import STRING, record
 GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
 WAIT = ToolSpec("wait", "Wait.", record())
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
-APIS = ["completions", "chat"]
+APIS = ["completions", "chat", "responses"]
 
 
 @dataclass
