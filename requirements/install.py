@@ -20,14 +20,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTORCH_CPU = "https://download.pytorch.org/whl/cpu"
-
-NEEDED_GB = {"cpu": 5, "gpu": 16}
 
 NO_TORCH = (
     f"PyTorch's CPU build is neither in the configured package index nor in {PYTORCH_CPU}; see above."
@@ -92,17 +89,6 @@ def must(or_else: str, *command: str | Path) -> None:
     """Run a command. Raises `CannotInstall` with the consequence if it fails."""
     if not run(*command):
         raise CannotInstall(or_else)
-
-
-def check_machine(kind: str) -> None:
-    """Report problems early that would otherwise cause obscure failures: venv is missing, or the disk is
-    full."""
-    if not (find_spec("venv") and find_spec("ensurepip")):
-        package = "python{}.{}-venv".format(*sys.version_info)
-        raise CannotInstall(f"{sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
-    free = shutil.disk_usage(ROOT).free / 1e9
-    if free < NEEDED_GB[kind]:
-        raise CannotInstall(f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
 
 
 def install_packages(kind: str, venv: Path) -> None:
@@ -170,7 +156,6 @@ def install(kind: str | None, venv: Path) -> None:
         return
     stamp_file.unlink(missing_ok=True)
     if {**stamp, "project": wanted["project"]} != wanted:
-        check_machine(kind)
         install_packages(kind, venv)
     pip = (venv / "bin" / "python", "-m", "pip", "install")
     offline = ("--no-index", "--no-deps", "--no-build-isolation")
@@ -186,7 +171,7 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Build .venv from a full lock, if needed.")
     parser.add_argument(
-        "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: the installed one, or cpu)"
+        "kind", nargs="?", choices=("cpu", "gpu"), help="which lock (default: the installed one, or cpu)"
     )
     parser.add_argument("--venv", type=Path, default=VENV, help="folder (default: .venv)")
     os.environ.pop("PYTHONPATH", None)

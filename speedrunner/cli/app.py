@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer._click.exceptions import NoSuchOption, UsageError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -60,6 +61,12 @@ OPEN_FILES = 65_536
 shells allow 1,024. The number is bounded because some programs close every possible one when they start."""
 
 
+HINTS = {
+    **dict.fromkeys(("evaluate", "eval"), "`speedrunner run run.start_from=RUN run.rollouts=0`."),
+    **dict.fromkeys(("train", "resume", "play"), "`speedrunner run`."),
+}
+"""What does the work of commands that do not exist, by their names."""
+
 READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
 """Commands that only read runs, possibly of someone else."""
 
@@ -73,10 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         make_app().main(given, "speedrunner")
-    except BrokenPipeError:
-        # The reader of the output has closed it (`| head`).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
     except Exception as error:
         line = _explain(error, given)
         if line is None:
@@ -163,10 +166,42 @@ class LazyGroup(TyperGroup):
         ]
         super().__init__(commands=stubs, no_args_is_help=True, rich_markup_mode="rich", **options)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. If the reader of its output closes it (`| head`), the command ends well."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the loaded command that the arguments call."""
-        name, command, rest = super().resolve_command(ctx, args)
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except UsageError as error:
+            error.message += f" Use {HINTS[args[0]]}" if args[0] in HINTS else ""
+            raise
         return name, load_command(self._table[name]) if name in self._table else command, rest
+
+
+class SettingsCommand(TyperCommand):
+    """A command that says how a setting is written if one is given as an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Return the arguments that are left."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except NoSuchOption as error:
+            from speedrunner.config.compose import CHOOSERS, GROUPS
+            from speedrunner.config.schema import Config
+
+            at = next((at for at, text in enumerate(given) if text.startswith(error.option_name)), 0)
+            key = error.option_name.lstrip("-")
+            value = given[at].partition("=")[2] or next(iter(given[at + 1 :]), "VALUE")
+            if key.partition(".")[0] in {*CHOOSERS, *GROUPS, *Config.__struct_fields__}:
+                error.message += f". It is a setting: write {key}={value}"
+            raise
 
 
 def load_command(command: Command) -> TyperCommand | LazyGroup:
@@ -174,7 +209,7 @@ def load_command(command: Command) -> TyperCommand | LazyGroup:
     if not command.module:
         return LazyGroup(command.words, name=command.name, help=command.help)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command(command.name)(command.load_function())
+    app.command(command.name, cls=SettingsCommand)(command.load_function())
     loaded = get_command(app)
     assert isinstance(loaded, TyperCommand)
     loaded.help = "\n\n".join(map(_unwrap, (loaded.help or "").split("\n\n")))

@@ -53,7 +53,10 @@ def compare(
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
-    loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
+    paths = [path.resolve() for path in runs]
+    if twice := next((path for place, path in enumerate(runs) if path.resolve() in paths[:place]), None):
+        raise InvalidConfig(f"{twice} is named twice: name each run once")
+    loaded = [load(path) for path in runs]
     if len(loaded) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
     books = [price_book(run, prices) for run in loaded]
@@ -66,16 +69,16 @@ def compare(
     if not any(points.values()):
         say("no test episode is finished yet")
         return
+    found = pairing.compare(framed) if len(framed) > 1 else None  # refuses before anything is printed
     say(*checkpoint_lines(points))
     explained = [checkpoint_notes([row for rows in points.values() for row in rows], books)]
     explained += [
         f"{run.path}: {line}" for run, own in zip(loaded, costs, strict=True) for line in limit_lines(own)
     ]
-    if len(loaded) == 1:
+    if found is None:
         (run,) = loaded
         say(*process_lines(run.processes), *caveats([run]), "", *(explained if notes else [MORE]))
         return
-    found = pairing.compare(framed)
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}
     explained.append(
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"

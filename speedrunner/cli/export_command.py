@@ -11,6 +11,7 @@ from speedrunner.cli.command import Trust
 from speedrunner.cli.look_commands import load_library
 from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import count_of
 from speedrunner.results.export.atif import write_trajectories
 from speedrunner.results.export.dataset import write_dataset
 from speedrunner.results.export.inspect_log import write_logs
@@ -62,12 +63,13 @@ def export(
     with whole_folder(out, OUTPUT_MODE) as folder:
         if to == "dataset":
             counts = write_dataset(paths, folder)
-            what = ", ".join(f"{count} conversations in {split}" for split, count in counts.items())
+            parts = counts.items()
+            what = ", ".join(f"{count_of(count, 'conversation')} in {split}" for split, count in parts)
         elif to == "inspect":
-            what = f"{len(write_logs(paths, folder))} logs"
+            what = count_of(len(write_logs(paths, folder)), "log")
         else:
             what = f"{write_trajectories(paths, folder)} trajectories"
-    say(f"{what or 'nothing'} of {len(paths)} runs written to {out}")
+    say(f"{what or 'nothing'} of {count_of(len(paths), 'run')} written to {out}")
 
 
 def _write_skills(sources: list[Path], out: Path, trust: list[str]) -> None:
@@ -80,4 +82,4 @@ def _write_skills(sources: list[Path], out: Path, trust: list[str]) -> None:
         raise InvalidPolicy(f"{run.path}: policy v{version:04d} has no skills to export")
     library, _ = load_library(run, version, trust)
     write_package(run, version, library, out)
-    say(f"{len(library.public)} public skills of {run.path}:{version} written to {out}")
+    say(f"{count_of(len(library.public), 'public skill')} of {run.path}:{version} written to {out}")

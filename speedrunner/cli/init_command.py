@@ -6,7 +6,7 @@ import keyword
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -14,11 +14,10 @@ from serving.model_configs import load_model_config
 from serving.model_files import check_files, describe_model
 from serving.weights import model_path
 from speedrunner.cli.output import say
+from speedrunner.plain.plain_records import suggest
 from speedrunner.store.files import explain_errors, write_shared
 
 SCAFFOLD = Path(__file__).with_name("scaffold")
-
-Kind = Literal["env", "method", "model"]
 
 NEXT = {
     "env": ("speedrunner episode env={name}:{cls} model=tiny-random",),
@@ -40,7 +39,7 @@ class NotWritten(Exception):
 
 
 def init(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="env, method or model.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="env, method or model.")],
     name: Annotated[
         str,
         typer.Argument(
@@ -64,6 +63,8 @@ def init(
       speedrunner init env treasure_hunt
       speedrunner init model Qwen/Qwen3-8B
     """
+    if kind not in NEXT:
+        raise NotWritten(f"{kind!r} is no kind{suggest(kind, NEXT)}: name {', '.join(NEXT)}")
     texts, commands = _model(name, folder) if kind == "model" else _example(kind, name, folder)
     for path in texts:
         if path.exists():
@@ -85,6 +86,8 @@ Written = tuple[dict[Path, str], list[str]]
 def _model(source: str, folder: Path) -> Written:
     """Describe a model by its files."""
     is_folder = Path(source).is_dir()
+    if not is_folder and source.startswith(("/", ".", "~")):
+        raise NotWritten(f"{source} is not a folder, or does not exist")
     if not is_folder and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", source):
         raise NotWritten(f"{source!r} is not a model: give a folder or a hub id (ORGANISATION/MODEL)")
     name = Path(source).resolve().name if is_folder else source.rpartition("/")[2]

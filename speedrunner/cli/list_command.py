@@ -13,7 +13,7 @@ import typer
 
 from speedrunner.cli.command import key_values
 from speedrunner.cli.output import say
-from speedrunner.config.compose import ELSEWHERE, compose, group_choices
+from speedrunner.config.compose import ELSEWHERE, GROUPS, LISTS, compose, group_choices
 from speedrunner.config.names import CONFIGS
 from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, to_mapping
 from speedrunner.plain.plain_yaml import write_yaml
@@ -60,7 +60,10 @@ def commented_yaml(config: Config) -> str:
     `configs/`.
     """
     sections = to_mapping(config)
-    lines: list[str] = []
+    lines = _comment(
+        f"{', '.join(GROUPS)}=NAME choose a file for their sections, preset=NAME one for several. `run` and"
+        f" `sweep` also take {' and '.join(LISTS)}=NAME."
+    )
     for field in msgspec.structs.fields(Config):
         if field.name not in sections:
             continue
@@ -78,7 +81,7 @@ def commented_yaml(config: Config) -> str:
         for key, value in content.items():
             entry = [*_comment(explained.get(key, ""), indent=2), *_entry(key, value)]
             lines += textwrap.indent("\n".join(entry), "  ").split("\n")
-    return "\n".join(lines[1:]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def key_comments(kind: type[msgspec.Struct]) -> dict[str, str]:

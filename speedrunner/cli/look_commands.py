@@ -12,7 +12,7 @@ from speedrunner.agents.texts import describe_failure, full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
 from speedrunner.library.library import Library
-from speedrunner.plain.console import align_columns
+from speedrunner.plain.console import align_columns, count_of
 from speedrunner.runs.setup import find_policy
 from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.policies import InvalidPolicy
@@ -63,7 +63,7 @@ def _list_episodes(run: RunData) -> Iterator[str]:
     rows = sorted(run.episodes, key=lambda row: row.success is True)
     failed = [row for row in rows if row.success is not True]
     unscored = sum(row.termination.is_fault for row in failed)
-    yield f"{run.path}: {len(rows)} finished episodes, {len(failed) - unscored} failed" + (
+    yield f"{run.path}: {count_of(len(rows), 'finished episode')}, {len(failed) - unscored} failed" + (
         f", {unscored} ended by an infrastructure error" if unscored else ""
     )
     if not rows:

@@ -24,7 +24,8 @@ START, ROLLOUTS = "run.start_from", "run.rollouts"
 def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = False) -> None:
     """Play a run, resume it, or evaluate a stored policy.
 
-    Ctrl-C or SIGTERM waits up to run.drain_s seconds for running episodes; a second signal stops at once.
+    Ctrl-C, SIGTERM or a closed terminal waits up to run.drain_s seconds for running episodes; a second signal
+    stops at once.
     Rerun the same command to resume. With experiment=NAME, the settings choose one run of an experiment. A
     larger run.rollouts extends a run that is there; what was played stays as it is.
 

@@ -13,7 +13,7 @@ from speedrunner.pages.figures import figures
 from speedrunner.pages.html_parts import show_cell
 from speedrunner.pages.plots import draw_files
 from speedrunner.pages.report_page import collect, describe, page
-from speedrunner.plain.console import align_columns
+from speedrunner.plain.console import align_columns, count_of
 from speedrunner.results.writing import table_files
 from speedrunner.store.files import StorageError, write_folder
 
@@ -59,9 +59,10 @@ def report(
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
     say(*align_columns([columns, *shown], left=3), "")
     first, *others = describe(collected)
-    others = others if notes else [f"{len(others)} notes on unfinished runs and the paper's numbers: --notes"]
+    count = count_of(len(others), "note")
+    others = others if notes else [f"{count} on unfinished runs and the paper's numbers: --notes"]
     say(first, *collected.notes, *collected.caveats, *others)
-    counts = f"report.html, {len(collected.tables)} tables, {len(made)} figures"
+    counts = f"report.html, {count_of(len(collected.tables), 'table')}, {count_of(len(made), 'figure')}"
     say(f"the report was written to {out}: {counts}")
     say(*(f"error: {problem}" for problem in collected.problems), err=True)
     if collected.problems:

@@ -12,7 +12,7 @@ from speedrunner.cluster.cluster_config import Cluster, Site
 from speedrunner.cluster.jobs import JobPart
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.plain.console import align_columns, short_number
+from speedrunner.plain.console import align_columns, count_of, short_number
 from speedrunner.plain.slurm import SlurmRefused
 from speedrunner.runs.planned_runs import PlannedRun, is_unfinished, set_up_runs, split_into_parts
 
@@ -31,7 +31,7 @@ def submit_jobs(
     dealt = split_into_parts(runs, jobs, at_once)
     wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]
     if not wanted:
-        raise InvalidConfig(f"all {len(runs)} runs are finished: there is nothing to submit")
+        raise InvalidConfig(f"{count_of(len(runs), 'run')}, all finished: there is nothing to submit")
     busy = {} if dry_run else submission.find_busy(grid.root)
     playing = {
         number: busy[path]

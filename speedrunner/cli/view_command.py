@@ -10,6 +10,7 @@ import typer
 
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.pages.site import ADDRESS, Site, listen, serve, write_pages
+from speedrunner.plain.console import count_of
 from speedrunner.store.files import StorageError
 
 
@@ -42,7 +43,7 @@ def view(
     if static is not None:
         with waiting_line() as status:
             count, problems = write_pages(site, static, status)
-        say(f"{count} pages: open {static / 'index.html'}")
+        say(f"{count_of(count, 'page')}: open {static / 'index.html'}")
         for path, problem in problems.items():
             say_error(f"error: {path} could not be written: {problem}")
         raise typer.Exit(1 if problems else 0)

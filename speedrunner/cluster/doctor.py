@@ -55,7 +55,17 @@ def model_files(needs: Needs) -> Iterator[Finding]:
     models = {model.base_url or model_path(model): model for model in reversed(needs.model_configs)}
     for model_config in reversed(models.values()):
         name = f"files of {model_config.name}"
-        yield (_check_key if model_config.hosted else _check_files)(name, model_config, needs)
+        if not model_config.hosted:
+            yield _check_files(name, model_config, needs)
+            continue
+        try:
+            running_endpoint(model_config, ServiceOptions())
+            yield ok(
+                name, f"none: it is hosted at {model_config.base_url}, which must be reachable from here"
+            )
+        except (InvalidModelConfig, ServerFailed) as error:
+            remedy = f"export {model_config.api_key_env or 'the key'}=..., also in the job"
+            yield failure(name, str(error), remedy)
 
 
 def servers(needs: Needs) -> Iterator[Finding]:
@@ -69,16 +79,6 @@ def servers(needs: Needs) -> Iterator[Finding]:
         except (InvalidModelConfig, ServerFailed) as error:
             remedy = "serve this model there, correct serving.url or its key, or remove it to start a server"
             yield failure(name, str(error), remedy)
-
-
-def _check_key(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
-    """Check the key of a hosted model, which needs no files."""
-    try:
-        running_endpoint(model_config, ServiceOptions())
-    except (InvalidModelConfig, ServerFailed) as error:
-        remedy = f"export {model_config.api_key_env or 'the key'}=..., also in the job"
-        return failure(name, str(error), remedy)
-    return ok(name, f"none: it is hosted at {model_config.base_url}, which must be reachable from here")
 
 
 def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:

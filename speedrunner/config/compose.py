@@ -15,6 +15,7 @@ from speedrunner.config.schema import (
     ClassConfig,
     Config,
     InvalidConfig,
+    PricesConfig,
     default_mapping,
     from_mapping,
     to_mapping,
@@ -26,6 +27,12 @@ GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
 """Groups that also accept a `package.module:Class`."""
 
+LISTS = ("experiment", "scale")
+"""Keys of the commands that play runs, which choose the runs and their size."""
+
+CHOOSERS = ("preset", *LISTS)
+"""Keys that choose a file of `configs/` and are no part of a configuration."""
+
 ELSEWHERE = dict.fromkeys(OPEN_GROUPS, "package.module:Class") | {
     "model": "model=PATH/TO/MODEL.yaml",
     "prices": "prices=PATH/TO/LIST.yaml",
@@ -36,6 +43,9 @@ LISTED_CHARS = 80
 """Maximum characters of the choices in an error."""
 
 YAML = (".yaml", ".yml")
+
+PRICE_KEYS = keys_of(PricesConfig)
+PRICE_LIST = "; a price list has uncached, cached and output: USD of a million tokens"
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -73,7 +83,12 @@ def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
         content = {key: part for key, part in to_mapping(base).items() if key not in choices}
     for group, choice in choices.items():
         file = Path(choice) if choice.endswith(YAML) else CONFIGS / group / f"{choice}.yaml"
-        chosen = {"name": choice} if group == "model" else read_mapping(file)
+        try:
+            chosen = {"name": choice} if group == "model" else read_mapping(file)
+            if group == "prices" and (unknown := [key for key in chosen if key not in PRICE_KEYS]):
+                raise InvalidConfig(f"{file} has the unknown key {unknown[0]}")
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{error}{PRICE_LIST if group == 'prices' else ''}") from None
         _merge(content, {group: chosen})
     for key, value in settings:
         _merge(content, _nest(key, value))
@@ -159,6 +174,7 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
     choices: dict[str, str] = {}
     settings: list[tuple[str, Any]] = []
     for text in overrides:
+        check_blanks(text)
         key, equals, written = text.partition("=")
         if not key or not equals or key.startswith("-"):
             raise InvalidConfig(f"cannot read {text!r}: write KEY=VALUE, such as run.rollouts=20")
@@ -166,13 +182,13 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
             value = read_value(written)
         except NotPlain as error:
             raise InvalidConfig(f"cannot read {text!r}: {error}") from None
-        if key in ("experiment", "scale"):
+        if key in LISTS:
             raise InvalidConfig(f"{text}: only `speedrunner run` and `speedrunner sweep` take experiments")
         if key == "preset":  # settings that all others override
             settings[:0] = read_mapping(group_file(key, value)).items()
             continue
         if key.partition(".")[0] not in {*GROUPS, *Config.__struct_fields__}:
-            raise InvalidConfig(unknown_key(key, value, keys_of(Config)))
+            raise InvalidConfig(unknown_key(key, value, [*keys_of(Config), *GROUPS, *CHOOSERS]))
         if key not in GROUPS:
             settings.append((key, value))
             continue
@@ -192,6 +208,13 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
         else:
             raise _unknown_choice(key, value)
     return choices, settings
+
+
+def check_blanks(text: str) -> None:
+    """Raise `InvalidConfig` for a setting with blanks around its `=`."""
+    key, _, written = text.partition("=")
+    if key != key.strip():
+        raise InvalidConfig(f"cannot read {text!r}: write {key.strip()}={written.strip()}")
 
 
 def _unknown_choice(group: str, value: object) -> InvalidConfig:

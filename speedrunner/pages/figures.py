@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -203,12 +203,12 @@ def _zombies(runs: ModelRuns) -> list[list[Panel]]:
         return []
     panels = []
     for measure, treatments in ((SCORE, (REACT, OPO, VOYAGER, OURS)), ("combat", (VOYAGER, OURS))):
-        found = {
-            treatment: {times: runs.last([env], treatment, measure) for times, env in ZOMBIES.items()}
-            for treatment in treatments
-        }
-        series = [bars for treatment, values in found.items() for bars in _bars(treatment, values)]
-        panels.append(Panel("Crafter", "zombies", LABELS[measure], series, "bars"))
+        series = []
+        for treatment in treatments:
+            values = {int(times[:-1]): runs.last([env], treatment, measure) for times, env in ZOMBIES.items()}
+            known = {times: value for times, value in values.items() if value is not None}
+            series += [Series(str(treatment), [*known], [*known.values()], treatment)] if known else []
+        panels.append(Panel("Crafter", "zombies, times the usual number", LABELS[measure], series))
     return [panels]
 
 
@@ -235,13 +235,6 @@ def _shifted(runs: ModelRuns, treatment: Treatment, measure: str) -> Series:
         if again is not None and points:
             points.append((points[-1][0] + 50, again))
     return Series(str(treatment), [x for x, _ in points], [value for _, value in points], treatment)
-
-
-def _bars(treatment: Treatment, found: Mapping[str, Spread | None]) -> Iterator[Series]:
-    """Yield the bars of the names that have a value, if there are any."""
-    known = {key: value for key, value in found.items() if value is not None}
-    if known:
-        yield Series(str(treatment), [*known], [*known.values()], treatment)
 
 
 FIGURES = (

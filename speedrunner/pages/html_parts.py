@@ -183,9 +183,6 @@ def turn_link(turn: int) -> str:
     return f"{(turn - 1) // TURNS + 1}.html#turn-{turn}"
 
 
-def cap_text(text: str) -> str:
-    """Return a text cut to the maximum length on a page."""
-    more = len(text) - CHARS
-    return (
-        text if more <= 0 else f"{text[:CHARS]}\n[{more:,} further characters: `speedrunner show` prints all]"
-    )
+def cut(text: str, chars: int = CHARS) -> str:
+    """Return a text of at most `chars` characters as it is, and the start of a longer one with its length."""
+    return text if len(text) <= chars else f"{text[:chars]} … ({len(text):,} characters)"

@@ -11,14 +11,7 @@ from markupsafe import Markup
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.library import Library
 from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, html_table, link, page_part
-from speedrunner.pages.shown_code import (
-    compare_libraries,
-    compare_texts,
-    describe_result,
-    highlight,
-    show_edits,
-    write_call_without,
-)
+from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight, show_calls, show_edits
 from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.results.writing import list_rows
 from speedrunner.store.policies import InvalidPolicy
@@ -131,40 +124,13 @@ def _changes(history: SkillHistory, version: int) -> Iterator[tuple[str, str]]:
             yield f"change-{skill.name}", f"removed {skill.name}"
 
 
-CODE = ("code", "source")
-"""Arguments that are shown as code."""
-
-
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of an agent.
-
-    Attributes:
-        number: among the turns of all agents, from 1.
-        agent: the agent's role, at its first turn; empty otherwise.
-        prompt: the messages that begin a conversation; replies to calls are outputs.
-        said: text next to the call.
-        call: the call in Python syntax, without its code; empty without a valid call.
-        code: multi-line texts among its arguments, by parameter.
-        output: the result or the error.
-    """
-
-    number: int
-    agent: str
-    prompt: list[Message]
-    said: str
-    call: str
-    code: dict[str, str]
-    output: str
-    failed: bool
-    turn: Turn
-
-
 def sleep_page(run: RunData, number: int, page: int) -> Context:
-    """Return a sleep's summary, edits and some of its cells. Raises `NotFound`."""
+    """Return a sleep's summary, edits and some of its turns. Raises `NotFound`."""
     try:
         record = run.sleep(number)
     except RunDirectoryError as error:
         raise NotFound(str(error)) from error
+    part = page_part(list_turns(record), page, TURNS)
     return {
         **heading(run),
         "record": record,
@@ -173,7 +139,11 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         "numbers": _list_numbers(record),
         "versions": run.policies.versions(),
         "edits": show_edits(_library_before(run, record), record.edits),
-        **page_part(list_cells(record), page, TURNS),
+        **part,
+        "turns": [
+            (number, *shown, None if shown[-1].executed is None else show_calls(shown[-1].executed))
+            for number, shown in enumerate(part["shown"], start=part["first"])
+        ],
     }
 
 
@@ -193,23 +163,17 @@ def _list_numbers(record: SleepRecord) -> list[tuple[str, str, str]]:
     return numbers
 
 
-def list_cells(record: SleepRecord) -> list[Cell]:
-    """Return the turns of a sleep as cells, in which nothing occurs twice."""
-    cells: list[Cell] = []
+def list_turns(record: SleepRecord) -> list[tuple[str, list[Message], Turn]]:
+    """Return the turns of a sleep. Before each turn: the agent's role, if it is the agent's first turn, and
+    the messages that begin a conversation; replies to calls are their results."""
+    turns: list[tuple[str, list[Message], Turn]] = []
     for agent in record.agents:
-        open_conversations: set[int] = set()
+        conversations: set[int] = set()
         for place, turn in enumerate(agent.turns):
-            is_first = turn.conversation not in open_conversations
-            open_conversations.add(turn.conversation)
-            cells.append(
-                _cell(
-                    turn,
-                    number=len(cells) + 1,
-                    agent="" if place else agent.role,
-                    prompt=turn.messages if is_first else [],
-                )
-            )
-    return cells
+            prompt = [] if turn.conversation in conversations else turn.messages
+            conversations.add(turn.conversation)
+            turns.append(("" if place else agent.role, prompt, turn))
+    return turns
 
 
 def _library_before(run: RunData, record: SleepRecord) -> Library | None:
@@ -218,28 +182,3 @@ def _library_before(run: RunData, record: SleepRecord) -> Library | None:
         return Library(()).of(run.policies.load(record.sleep - 1))
     except InvalidPolicy:
         return None
-
-
-def _cell(turn: Turn, *, number: int, agent: str, prompt: list[Message]) -> Cell:
-    call, ran = turn.call, turn.executed
-    output, failed = turn.error or "", turn.error is not None
-    if ran is not None:
-        output, failed = describe_result(ran), ran.error is not None
-    elif call is not None:
-        output, failed = f"{call.name} was not completed", True
-    given = {} if call is None else call.arguments
-    texts = {
-        name: text for name, text in given.items() if isinstance(text, str) and (name in CODE or "\n" in text)
-    }
-    said = turn.text.strip()
-    return Cell(
-        number=number,
-        agent=agent,
-        prompt=prompt,
-        said=said if call is None or said[:1] not in ("<", "{", "[") else "",
-        call="" if call is None else write_call_without(texts, call.name, given),
-        code=texts,
-        output=output,
-        failed=failed,
-        turn=turn,
-    )

@@ -1,4 +1,4 @@
-"""Draw panels of curves, points and bars with matplotlib: one look for the viewer and the report."""
+"""Draw panels of curves and points with matplotlib: one look for the viewer and the report."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from speedrunner.results.conditions import (
 from speedrunner.results.inference import Estimate
 from speedrunner.results.means import Spread
 
-WIDTH, ROW, BAR = 7.0, 1.9, 0.13
-"""Inches: width of a figure, height of a row of curves, and of a bar."""
+WIDTH, ROW = 7.0, 1.9
+"""Inches: width of a figure, and height of a row of panels."""
 
 SMALL = (4.2, 2.7)
 """Size of a single panel on a page, in inches."""
@@ -86,17 +86,17 @@ OTHER_LOOKS = (
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One curve, point or set of bars of a panel.
+    """One curve or point of a panel.
 
     Attributes:
         name: empty for a curve that is alone.
         treatment: has a look; `None`: the next one of `OTHER_LOOKS`.
-        x: numbers, ascending, or names of bars.
+        x: ascending.
         values: the mean at each `x`, with the ends of its interval.
     """
 
     name: str
-    x: Sequence[float | str]
+    x: Sequence[float]
     values: Sequence[Spread | Estimate]
     treatment: Treatment | None = None
 
@@ -120,9 +120,9 @@ class Panel(msgspec.Struct, frozen=True):
     """One pair of axes.
 
     Attributes:
-        x: what is at the x axis, or what the names of bars are.
+        x: what is at the x axis.
         y: the measure, with its unit.
-        kind: `curves` over rollouts, `points` with the frontier, or grouped horizontal `bars`.
+        kind: `curves`, or `points` with the frontier.
         frontier: names of the points on the Pareto frontier.
     """
 
@@ -130,7 +130,7 @@ class Panel(msgspec.Struct, frozen=True):
     x: str
     y: str
     series: list[Series]
-    kind: Literal["curves", "points", "bars"] = "curves"
+    kind: Literal["curves", "points"] = "curves"
     frontier: list[str] = []
 
 
@@ -154,7 +154,7 @@ def draw_files(figure: ReportFigure) -> dict[str, bytes]:
     rows = figure.rows
     if all(len(row) == 1 for row in rows):
         rows = [[*chain(*rows)]]  # the measures of one environment side by side
-    canvas = _draw(rows, (WIDTH, sum(max(map(_height, row)) for row in rows)))
+    canvas = _draw(rows, (WIDTH, ROW * len(rows)))
     return {f"figures/{figure.name}.{kind}": _file_content(canvas, kind) for kind in ("svg", "pdf")}
 
 
@@ -192,27 +192,19 @@ def _file_content(canvas: Canvas, kind: Literal["svg", "pdf"]) -> bytes:
     return content.getvalue()
 
 
-def _height(panel: Panel) -> float:
-    """Return the height of a panel in inches."""
-    bars = len(_bar_names(panel)) * (len(panel.series) + 0.8)
-    return max(ROW, 0.7 + BAR * bars) if panel.kind == "bars" else ROW
-
-
 def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
     """Draw panels in rows, and one legend below them."""
     looks = choose_looks(series for panel in chain(*rows) for series in panel.series)
     canvas = Canvas(size)
-    ratios = [max(map(_height, row)) for row in rows]
-    grid = canvas.subplots(len(rows), max(map(len, rows)), squeeze=False, height_ratios=ratios)
+    grid = canvas.subplots(len(rows), max(map(len, rows)), squeeze=False)
     handles: dict[str, Any] = {}
     for row, places in zip(rows, grid, strict=True):
         for axes in places[len(row) :]:
             axes.remove()
         for panel, axes in zip(row, places, strict=False):
-            plot = {"bars": _plot_bars, "points": _plot_points, "curves": _plot_curves}[panel.kind]
+            plot = _plot_points if panel.kind == "points" else _plot_curves
             plot(axes, panel, looks)
-            x, y = (panel.y, panel.x) if panel.kind == "bars" else (panel.x, panel.y)
-            axes.set(title=visible(panel.title), xlabel=x, ylabel=y)
+            axes.set(title=visible(panel.title), xlabel=panel.x, ylabel=panel.y)
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(name, handle)
     names = [shorten(visible(name), NAME) for name in handles if name]
@@ -228,7 +220,7 @@ def _plot_curves(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
     for series in panel.series:
         if not series.values:
             continue
-        look, x = looks[series.name], [float(x) for x in series.x]
+        look, x = looks[series.name], series.x
         low, high = zip(*series.intervals, strict=True)
         axes.fill_between(x, low, high, color=look.color, alpha=0.14, linewidth=0)
         if len(x) == 1:
@@ -240,34 +232,13 @@ def _plot_curves(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
 
 
 def _plot_points(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
-    where = {series.name: (float(series.x[0]), series.y[0]) for series in panel.series}
+    where = {series.name: (series.x[0], series.y[0]) for series in panel.series}
     axes.plot(*zip(*(where[name] for name in panel.frontier), strict=True), color=SOFT, linestyle="--")
     for series in panel.series:
         look = looks[series.name]
         axes.errorbar(
-            [float(x) for x in series.x], series.y, yerr=series.deviations, color=look.color,
+            series.x, series.y, yerr=series.deviations, color=look.color,
             marker=look.marker, linestyle="none", ecolor=SOFT, elinewidth=0.6, label=series.name,
         )  # fmt: skip
     axes.locator_params(nbins=4)
     axes.set(xlim=(0, None), ylim=(min(axes.dataLim.y0, 0.0), None))
-
-
-def _plot_bars(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
-    """Plot horizontal bars with their names at the y axis, in groups."""
-    names = _bar_names(panel)
-    height = 0.8 / len(panel.series)
-    for number, series in enumerate(panel.series):
-        shift = (number + 0.5) * height - 0.4
-        axes.barh(
-            [names.index(name) + shift for name in map(str, series.x)], series.y, height,
-            xerr=series.deviations, error_kw={"elinewidth": 0.6},
-            color=looks[series.name].color, edgecolor="white", label=series.name,
-        )  # fmt: skip
-    axes.set_yticks(range(len(names)), [shorten(visible(name), NAME) for name in names])
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
-    axes.locator_params(axis="x", nbins=4)
-
-
-def _bar_names(panel: Panel) -> list[str]:
-    return list(dict.fromkeys(str(x) for series in panel.series for x in series.x))

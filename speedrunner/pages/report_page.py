@@ -16,7 +16,7 @@ from markupsafe import Markup
 from speedrunner.config.compose import group_choices
 from speedrunner.pages.html_parts import html_table, show_cell, show_number, stylesheet, templates
 from speedrunner.pages.plots import ReportFigure, show_svg
-from speedrunner.plain.console import Status
+from speedrunner.plain.console import Status, count_of
 from speedrunner.results.analysis_plan import compare_plans
 from speedrunner.results.claims import (
     CLAIMS,
@@ -160,7 +160,8 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
 def describe(collected: Collected) -> list[str]:
     """Return lines about the runs, and about missing ones."""
     rows = collected.compared
-    lines = [f"{len(collected.runs)} runs of {len(collected.conditions)} conditions"]
+    runs, conditions = len(collected.runs), len(collected.conditions)
+    lines = [f"{count_of(runs, 'run')} of {count_of(conditions, 'condition')}"]
     for run in collected.runs:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
@@ -299,7 +300,7 @@ def _interval(judged: JudgedClaim) -> str:
         return ""
     value = show_cell(row.measured)
     around = "" if row.low is None else f" ({show_cell(row.low)} to {show_cell(row.high)})"
-    texts = [f"measured {value}{around}, {row.seeds} seed{'s' if row.seeds != 1 else ''}"]
+    texts = [f"measured {value}{around}, {count_of(row.seeds, 'seed')}"]
     texts.append(f"{judged.direction} in the paper's direction")
     texts += [] if row.paper_p is None else [f"the paper's test: p = {row.paper_p:.2g}"]
     return "; ".join([*texts, f"the paper: {judged.paper}"] if judged.paper else texts)

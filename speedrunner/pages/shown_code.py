@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from speedrunner.agents.reading import result_text
 from speedrunner.library.library import Library
+from speedrunner.pages.html_parts import cut
 from speedrunner.plain.console import visible
 from speedrunner.store.records import CallNode, Edit
 
@@ -19,6 +20,9 @@ CALLS = 200
 
 TEXT_CHARS, LONG_CHARS = 8_000, 80
 """Characters of a shown text, and of an argument that is shown within its call."""
+
+CODE = ("code", "source")
+"""Arguments that are shown as code, whatever their length."""
 
 
 class ShownCall(msgspec.Struct, frozen=True):
@@ -76,17 +80,11 @@ def describe_result(node: CallNode) -> str:
     return result_text(node.result) if node.error is None else node.error
 
 
-def cut(text: str, chars: int) -> str:
-    """Return a text of at most `chars` characters as it is, and the start of a longer one with its length."""
-    return text if len(text) <= chars else f"{text[:chars]} … ({len(text):,} characters)"
-
-
 def _show(node: CallNode, left: Iterator[int]) -> ShownCall:
-    texts = {
-        name: value if isinstance(value, str) and "\n" in value else repr(value)
-        for name, value in node.arguments.items()
-        if len(repr(value)) > LONG_CHARS or (isinstance(value, str) and "\n" in value)
-    }
+    texts = {name: repr(value) for name, value in node.arguments.items() if len(repr(value)) > LONG_CHARS}
+    for name, value in node.arguments.items():
+        if isinstance(value, str) and (name in CODE or "\n" in value):
+            texts[name] = value
     below: list[ShownCall] = []
     for call in node.calls:
         if next(left, None) is None:

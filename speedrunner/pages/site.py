@@ -18,7 +18,7 @@ import msgspec
 
 from speedrunner.pages import folder_pages, library_pages
 from speedrunner.pages.episode_page import episode_page, episodes_page
-from speedrunner.pages.html_parts import Context, NotFound, cap_text, stylesheet, templates, turn_link
+from speedrunner.pages.html_parts import Context, NotFound, cut, stylesheet, templates, turn_link
 from speedrunner.pages.run_page import run_page
 from speedrunner.pages.shown_code import highlight
 from speedrunner.results.pairing import CannotCompare
@@ -76,7 +76,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._templates = templates()
-        self._templates.filters |= {"highlighted": highlight, "capped": cap_text, "turn_link": turn_link}
+        self._templates.filters |= {"highlighted": highlight, "capped": cut, "turn_link": turn_link}
 
     def answer(self, path: str) -> Answer:
         """Return the page at an address, such as `runs/demo/train/0007/1.html`. If it does not exist, or a

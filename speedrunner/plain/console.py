@@ -47,6 +47,7 @@ def align_columns(rows: Sequence[Sequence[str]], *, left: int = 1, notes: Sequen
         left: number of columns, from the first, that are aligned left; the others are aligned right.
         notes: free text at the end of each row except the first.
     """
+    rows = [[visible(cell) for cell in row] for row in rows]  # before their widths are measured
     heads = [cell.split("\n") for cell in rows[0]]
     height = max(map(len, heads))
     above = [[""] * (height - len(head)) + head for head in heads]
@@ -59,6 +60,11 @@ def align_columns(rows: Sequence[Sequence[str]], *, left: int = 1, notes: Sequen
     ]
     ends = [""] * height + [*notes] if notes else [""] * len(rows)
     return [f"{line}  {end}".rstrip() for line, end in zip(lines, ends, strict=True)]
+
+
+def count_of(number: int, thing: str) -> str:
+    """Return a number with its noun: `1 run`, `1,200 runs`."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def shorten(text: str, limit: int) -> str:

@@ -85,8 +85,9 @@ def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean ...?)` with the nearest of the known words, or nothing."""
-    near = get_close_matches(word, list(known), n=1)
+    """Return ` (did you mean ...?)` with the nearest of the known words, or the beginning of this one."""
+    names = list(known)
+    near = get_close_matches(word, names, n=1) or [name for name in names if name and word.startswith(name)]
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -25,6 +25,7 @@ from speedrunner.methods.method_base import (
     SleepTools,
     check_returned,
 )
+from speedrunner.plain.console import count_of
 from speedrunner.runs.plan import (
     Due,
     Evaluate,
@@ -288,8 +289,8 @@ class Executor:
             kept += f"; the prompt showed {tools.shown:.0%} of the batch's text"
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
         self.progress.say(
-            f"{name}: {len(learnt.skills)} skills{notes}; {record.accepted} edits accepted,"
-            f" {record.refused} refused{kept}" + (f"; {tools.error}" if tools.error else "")
+            f"{name}: {count_of(len(learnt.skills), 'skill')}{notes}; {count_of(record.accepted, 'edit')}"
+            f" accepted, {record.refused} refused{kept}" + (f"; {tools.error}" if tools.error else "")
         )
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:

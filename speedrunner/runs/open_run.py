@@ -236,9 +236,10 @@ def check_configuration(run: RunData, setup: Setup) -> str | None:
     if not (changed := differences(here, after)):
         return None
     if rollouts < before or differences(here.with_run(rollouts=rollouts), after):
+        what = "; ".join(_name_causes(changed))
         raise RunDirectoryError(
-            f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or start"
-            " another run with run.dir=NEW"
+            f"{run.path} has another configuration: {what}; undo the change, or start another run with"
+            " run.dir=NEW"
         )
     if reason := _find_obstacle(run, setup):
         raise RunDirectoryError(
@@ -246,6 +247,13 @@ def check_configuration(run: RunData, setup: Setup) -> str | None:
             f" run: run.start_from={run.path} run.dir=NEW"
         )
     return f"run.rollouts: {before} -> {rollouts}"
+
+
+def _name_causes(changed: Sequence[str]) -> list[str]:
+    """Return differences without the options of another environment or method, which differ with its name."""
+    causes = [line for line in changed if line.startswith(("env.name: ", "method.name: "))]
+    sections = tuple(line.partition("name: ")[0] for line in causes)
+    return [*causes, *(line for line in changed if not line.startswith(sections))]
 
 
 def _settings_here(run: RunData, setup: Setup) -> Config:

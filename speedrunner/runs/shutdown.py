@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -13,10 +14,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-FROM_SLURM = frozenset({signal.SIGTERM, signal.SIGUSR1})
-"""Signals that Slurm sends to every process of a job's step, including engine and workers."""
+TO_ALL = frozenset({signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1})
+"""Signals that a closed terminal and Slurm send to every process, including engine and workers."""
 
-SIGNALS = (signal.SIGINT, *sorted(FROM_SLURM))
+SIGNALS = (signal.SIGINT, *sorted(TO_ALL))
 
 SHOWN = 8
 """Maximum number of aborted units that are listed by name."""
@@ -113,13 +114,14 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
         self._task = task
-        for number in SIGNALS:
+        handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
+        for number in handled:
             loop.add_signal_handler(number, self._on_signal, number)
         left_s = self._remaining_s()
         end = None if left_s is None else loop.call_later(left_s, self._on_end)
         try:
             try:
-                with _take_signals(FROM_SLURM):
+                with _take_signals(TO_ALL):
                     return await task
             except (asyncio.CancelledError, Exception):
                 if self._cancelled:  # whatever its result
@@ -131,7 +133,7 @@ class Shutdown:
         finally:
             if end is not None:
                 end.cancel()
-            for number in SIGNALS:
+            for number in handled:
                 loop.remove_signal_handler(number)
 
     def _remaining_s(self) -> float | None:
@@ -151,6 +153,8 @@ class Shutdown:
         self._cancel()
 
     def _on_signal(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
         if self.requested:
             self._give_up()
             # Workers and server watch this process and end with it; the lock becomes stale.
@@ -189,6 +193,13 @@ class Shutdown:
                 f"aborted: {len(self._units)} in flight ({names}); a resumed run restarts episodes and"
                 " continues sleeps"
             )
+
+
+def _leave_terminal() -> None:
+    """Discard further output to a closed terminal, where writing is an error."""
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 @contextmanager

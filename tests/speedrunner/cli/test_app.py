@@ -50,6 +50,13 @@ def test_a_character_that_the_login_s_encoding_lacks_is_replaced(monkeypatch: py
     assert (done.returncode, "run.roll?uts" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
 
 
+def test_a_reader_that_has_enough_ends_a_command_well() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command("list", "models"), stdout=writer, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_command_may_open_more_files_than_the_shell_allows() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 900), hard))

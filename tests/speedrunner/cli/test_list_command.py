@@ -39,3 +39,4 @@ def test_comments_of_a_base_record_are_its_heirs_too_and_none_is_null() -> None:
 def test_the_command_prints_it_with_values() -> None:
     done = in_process("list", "keys", "env=crafter", "env.zombie_frequency=2")
     assert "\n  zombie_frequency: 2" in done.stdout
+    assert "preset=NAME" in done.stdout.partition("\nrun:")[0]

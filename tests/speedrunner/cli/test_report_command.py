@@ -69,7 +69,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
     count = len([*(out / "tables").glob("*.csv")])
-    last = f"the report was written to {out}: report.html, {count} tables, 1 figures"
+    last = f"the report was written to {out}: report.html, {count} tables, 1 figure"
     assert done.stdout.splitlines()[-1] == last
     text = (out / "report.html").read_text()
     assert str(learnt.dir) in text

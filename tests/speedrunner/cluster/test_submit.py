@@ -261,7 +261,7 @@ class TestWhatIsFinished:
     def test_is_left_out_and_nothing_to_submit_when_it_is_all(self, given: list[str]) -> None:
         assert options(printed(*given, "--jobs=2", *CPU))["array"] == "2"
         one = "run.seed=0"
-        assert refused(*given, one, *CPU) == "all 1 runs are finished: there is nothing to submit"
+        assert refused(*given, one, *CPU) == "1 run, all finished: there is nothing to submit"
 
 
 class TestADryRun:
@@ -301,6 +301,8 @@ class TestSubmitting:
         reasons = {"no sbatch": refused(*self.GIVEN)}
         stand_in(folder, "sbatch", refuses="invalid partition specified: a100")
         reasons["sbatch refuses"] = refused(*self.GIVEN)
+        stand_in(folder, "sbatch", refuses="Requested node configuration is not available")
+        reasons["no node is large enough"] = refused(*self.GIVEN)
         assert not (folder / "out" / JOBS).exists()
         golden("cluster/refused_submissions.txt", table(reasons))
 

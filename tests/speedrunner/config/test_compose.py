@@ -82,6 +82,7 @@ MISTAKES = (
     *("model={a: b}", "model=nope", "prices=gpt-5.4", "experiment=demo", "run.dir=[a", "+run.seed=1"),
     *("run.rollouts", "=3", "--verbose", "~run.rollouts", "run.seed=1,2", "model=a/B.1"),
     *("run.dir=${env.nme}", "run.dir=???", f"env=babyai env={CORRIDOR}"),
+    *("methods=react", "experiment = demo"),
 )
 
 

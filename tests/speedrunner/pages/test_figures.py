@@ -91,10 +91,10 @@ def test_a_shift_goes_on_where_its_first_half_ended() -> None:
     assert (line.x, line.y) == ([0, 50, 50, 100, 150], [0.2, 0.4, 0.1, 0.6, 0.3])
 
 
-def test_zombies_are_bars_and_experiments_that_were_not_begun_have_no_figure() -> None:
+def test_zombies_are_a_curve_and_experiments_that_were_not_begun_have_no_figure() -> None:
     found = drawn(run("crafter-zombie_frequency0", "react", 0, 0.2), run("crafter", "react", 0, 0.1))
     ((panel,),) = found["zombie_sweep_tiny_random"].rows  # without a library, nothing is about combat
-    assert (panel.kind, panel.series[0].x, panel.series[0].y) == ("bars", ["0x", "1x"], [0.2, 0.1])
+    assert (panel.series[0].x, panel.series[0].y) == ([0, 1], [0.2, 0.1])
     assert not [name for name in found if name.startswith(("scienceworld_shift", "replay"))]
 
 

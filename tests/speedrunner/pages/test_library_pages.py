@@ -9,7 +9,6 @@ import pytest
 
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.pages.library_pages import list_cells
 from speedrunner.pages.site import Site
 from speedrunner.store.records import (
     AgentRecord,
@@ -123,15 +122,22 @@ def slept(tmp_path: Path, record: SleepRecord) -> Path:
     return tmp_path
 
 
-def test_a_cell_has_code_and_output(record: SleepRecord) -> None:
-    first, invalid, wrote, deleted, finished = list_cells(record)
-    assert [each.role for each in first.prompt] == ["system", "user"]
-    assert (first.agent, first.output) == ("inducer", "10 episodes")
-    assert first.code == {"code": "print(len(load_trajectories()))"}
-    assert (invalid.said, invalid.output, invalid.failed) == ("I am not sure.", "no call", True)
-    assert (wrote.prompt, wrote.call, wrote.code) == ([], "write_skill(source=…)", {"source": SOURCE})
-    assert (deleted.output, deleted.failed) == ("it is used", True)
-    assert finished.call == "finish(summary='Done.')"
+def test_a_turn_has_code_and_output(slept: Path) -> None:
+    text = shown(slept, "sleep/0001/1.html")
+    assert re.findall("<h3[^>]*><a[^>]*>Turn .</a> <code>(.*?)</code>", text) == [
+        "execute_code(code=…)", "write_skill(source=…)", "delete_skill(name=&#39;go&#39;)",
+        "finish(summary=&#39;Done.&#39;)",
+    ]  # fmt: skip
+    assert re.findall('class="gutter">(.*?)<', text) == [
+        "code",
+        "Output",
+        "Error",
+        "source",
+        "Output",
+        "Error",
+        "Output",
+    ]
+    assert re.findall("<summary>(.*?) prompt", text) == ["System", "User"]
 
 
 def test_nothing_but_code_and_reasons_of_edits_occurs_twice_on_the_page(slept: Path) -> None:

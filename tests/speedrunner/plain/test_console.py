@@ -2,7 +2,7 @@
 
 import json
 
-from speedrunner.plain.console import align_columns, json_text, shorten, visible
+from speedrunner.plain.console import align_columns, count_of, json_text, shorten, visible
 from speedrunner.plain.findings import Finding
 from tests.golden_tables import Golden, table
 
@@ -44,6 +44,15 @@ def test_columns_are_aligned(golden: Golden) -> None:
         "notes": align_columns(NOTED, notes=NOTES),
     }
     golden("aligned_columns.txt", table({name: "\n".join(lines) for name, lines in tables.items()}))
+
+
+def test_a_name_that_the_login_cannot_show_keeps_the_columns() -> None:
+    head, line = align_columns([("run", "state"), ("\udcc3x", "ready")])
+    assert (line, len(head)) == (r"\udcc3x  ready", len(line))
+
+
+def test_one_thing_has_no_plural() -> None:
+    assert [count_of(number, "run") for number in (0, 1, 1_200)] == ["0 runs", "1 run", "1,200 runs"]
 
 
 def test_the_first_details_are_shown_and_the_others_counted() -> None:

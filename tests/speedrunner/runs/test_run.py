@@ -174,6 +174,10 @@ class TestGoingOn:
             " (not set) -> -9; undo the change, or start another run with run.dir=NEW"
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
+        with pytest.raises(
+            RunDirectoryError, match=r"has another configuration: method\.name: .* -> react; undo"
+        ):
+            await run.play("method=react")
 
     async def test_changed_code_goes_on_when_that_is_accepted_and_the_run_tells(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ def exported(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "out"
     done = in_process("export", str(run.path), "--to", "atif", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"12 trajectories of 1 runs written to {out}\n"
+    assert done.stdout == f"12 trajectories of 1 run written to {out}\n"
     return out / "run"
 
 

@@ -51,7 +51,7 @@ def dataset(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = in_process("export", *twice, "--to", "dataset", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "4 conversations in train, 6 conversations in test, 2 conversations in sleep of 1 runs written to"
+        "4 conversations in train, 6 conversations in test, 2 conversations in sleep of 1 run written to"
         f" {out}\n"
     )
     return out
@@ -144,7 +144,7 @@ class TestADataset:
 def logs(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("inspect") / "out"
     done = in_process("export", str(run.path), "--to", "inspect", "--out", str(out))
-    assert (done.returncode, done.stdout) == (0, f"3 logs of 1 runs written to {out}\n")
+    assert (done.returncode, done.stdout) == (0, f"3 logs of 1 run written to {out}\n")
     return out
 
 
