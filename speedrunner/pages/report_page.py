@@ -18,6 +18,7 @@ from speedrunner.pages.html_parts import html_table, show_cell, show_number, sty
 from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status, count_of
 from speedrunner.results.analysis_plan import compare_plans
+from speedrunner.results.claim_limits import note_left_out
 from speedrunner.results.claims import (
     CLAIMS,
     JudgedClaim,
@@ -64,8 +65,8 @@ class Collected:
         compared: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
-        notes: runs that are left out because another one has their condition and seed, other limits, and
-            whether the analysis equals its plan.
+        notes: runs that are left out because another one has their condition and seed, other limits, what
+            does not count for claims, and whether the analysis equals its plan.
         caveats: notes on the results from the model configs, measured prices and silent sleeps.
         problems: runs and files that could not be read, a line each.
     """
@@ -119,7 +120,12 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         compared=rows,
         judged=judged,
         tables=made,
-        notes=[*notes, *note_limits(conditions), *compare_plans(runs, judged, prices)],
+        notes=[
+            *notes,
+            *note_limits(conditions),
+            *note_left_out(conditions),
+            *compare_plans(runs, judged, prices),
+        ],
         caveats=sorted(caveats),
         problems=problems,
     )

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 
 from speedrunner.config.condition import Choice, ModelVariant, Treatment
 from speedrunner.plain.plain_records import read_table
+from speedrunner.results.claim_limits import keep_counting
 from speedrunner.results.conditions import Condition, find_runs, played_models, pool_wordings
 from speedrunner.results.inference import (
     CONFIDENCE,
@@ -267,11 +268,13 @@ def published_values(row: Claim) -> str:
 
 
 def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition]) -> list[JudgedClaim]:
-    """Judge each claim for each played model; a claim about certain models once."""
-    judged, conditions = [], pool_wordings(conditions)
+    """Judge each claim for each played model; a claim about certain models once. Runs with other limits than
+    the claims' experiments do not count."""
+    judged, models = [], played_models(conditions)
+    conditions = pool_wordings(keep_counting(conditions))
     for rows in claims:
         named = dict.fromkeys(row.model for row in rows if row.model)
-        for model in [ModelVariant(", ".join(named))] if named else played_models(conditions):
+        for model in [ModelVariant(", ".join(named))] if named else models:
             found = [
                 judge_row(row, ModelVariant(row.model) if row.model else model, conditions) for row in rows
             ]
@@ -312,7 +315,7 @@ def judge_row(row: Claim, model: ModelVariant, conditions: Sequence[Condition]) 
     samples = collect_samples(row, finished)
     found = JudgedRow(row, str(model), any(finished.values()), *count_levels(samples))
     if lacking := dict.fromkeys(str(side) for side, runs in finished.items() if not runs):
-        return replace(found, reason=f"no finished run of {', '.join(lacking)}")
+        return replace(found, reason=f"no finished run with the experiment's limits of {', '.join(lacking)}")
     if not samples:
         return replace(found, reason="no seed has all values: no common seed, no prices, or no requests")
     if is_free(row, samples):

@@ -87,13 +87,10 @@ def test_claims_are_judged(reported: tuple[Path, list[str]]) -> None:
     with (runs / "report/tables/claims.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     counts = Counter(row["verdict"] if row["has_runs"] == "1" else "without runs" for row in rows)
-    assert counts["supported"] == counts["contradicted"] == 0  # one seed decides nothing
-    expected = f"0 supported, 0 contradicted, {counts['undecided']} undecided"
-    assert (
-        line == f"claims of the paper: {expected}, {counts['without runs']} without runs (tables/claims.csv)"
-    )
+    assert {*counts} == {"without runs"}  # their limits are not those of the paper's experiments
+    assert line.endswith(f"0 undecided, {counts['without runs']} without runs (tables/claims.csv)")
     (row,) = (row for row in rows if row["claim"] == "babyai-eighth")
-    assert row["reason"] == "one seed, and 2 are needed: play others with run.seed=N"
+    assert row["reason"].startswith("no finished run with the experiment's limits of speedrunner on babyai")
     assert row["experiment"] == "main"
 
 

@@ -65,7 +65,7 @@ def summary(
     variant = model if isinstance(model, ModelVariant) else ModelVariant(model)
     treatment = method if isinstance(method, Treatment) else TREATMENTS.get(method, Treatment(Choice(method)))
     config = Config(
-        run=msgspec.structs.replace(RunConfig(dir=name, seed=seed), **run),
+        run=msgspec.structs.replace(RunConfig(dir=name, seed=seed, wall_clock="all"), **run),
         env=ClassConfig(str(env).partition("-")[0]),
         method=ClassConfig(treatment.method.name),
         model=ModelOptions(variant.actor, prefix_caching=None if variant.has_cache else False),

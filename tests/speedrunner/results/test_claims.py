@@ -9,6 +9,7 @@ import pytest
 from speedrunner.config.condition import Choice
 from speedrunner.config.grid import grid_of
 from speedrunner.config.names import identify_condition
+from speedrunner.results.claim_limits import list_other_limits, note_left_out
 from speedrunner.results.claims import (
     Claim,
     JudgedClaim,
@@ -121,7 +122,8 @@ class TestVerdict:
         found = judge("scienceworld-tie", runs)
         assert (found.verdict, found.deciding.measured) == ("supported", pytest.approx(0.0))
         assert judge("scienceworld-tie", runs[:6]).deciding.reason == (
-            f"no finished run of speedrunner on {FAMILIES[1]}, opo on {FAMILIES[1]}"
+            "no finished run with the experiment's limits of"
+            f" speedrunner on {FAMILIES[1]}, opo on {FAMILIES[1]}"
         )
 
     def test_of_a_change_compares_the_last_checkpoint_with_the_first(self) -> None:
@@ -182,7 +184,9 @@ class TestSeveralComparisons:
     def test_a_missing_one_leaves_the_claim_undecided_and_is_named(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14))
         assert (found.verdict, found.direction) == ("undecided", "4 of 4")
-        assert found.deciding.reason == "no finished run of speedrunner on crafter"
+        assert (
+            found.deciding.reason == "no finished run with the experiment's limits of speedrunner on crafter"
+        )
 
     @pytest.mark.parametrize(
         ("scores", "verdict"),
@@ -210,7 +214,30 @@ class TestRuns:
         row = Claim("two", measure="score", relation="difference", a="babyai opo", b="babyai opo second")
         run = summary("babyai", "opo", 0, checkpoint(0, [{"score": 1.0}]))
         ((judged,),) = [each.rows for each in judge_claims([[row]], group_runs([run])[0])]
-        assert (judged.has_runs, judged.reason) == (False, "no finished run of opo on babyai")
+        assert not judged.has_runs
+        assert judged.reason == "no finished run with the experiment's limits of opo on babyai"
+
+    def test_a_run_with_other_limits_or_another_schedule_does_not_count_and_a_note_says_so(self) -> None:
+        runs = runs_of("speedrunner", "score", [[1.0], [1.0], [1.0]])
+        short = [
+            *runs_of("speedrunner", "score", [[0.0]] * 3, model="b", rollouts=1, max_actions=150),
+            *runs_of("speedrunner", "score", [[0.0]] * 3, model="c", test_episodes=3),
+        ]
+        conditions, _ = group_runs(runs + short)
+        verdicts = {
+            each.model: each.verdict for each in judge_claims([BY_NAME["babyai-near-perfect"]], conditions)
+        }
+        assert verdicts == {MODEL: "supported", "b": "undecided", "c": "undecided"}
+        assert note_left_out(conditions) == [
+            "babyai speedrunner b does not count for the paper's claims: run.rollouts=1 (200),"
+            " run.max_actions=150 (the default)",
+            "babyai speedrunner c does not count for the paper's claims: run.test_episodes=3 (30)",
+        ]
+
+    def test_evaluations_of_a_stored_policy_need_no_schedule(self) -> None:
+        stored = {"start_from": "runs/a", "rollouts": 0, "sleep_every": 1}
+        (run,) = runs_of("voyager", "score", [[0.1]], "crafter", **stored)
+        assert list_other_limits(run.config) == []
 
     def test_a_claim_about_one_model_uses_its_runs_alone(self) -> None:
         def calls(model: str, last: float) -> list[RunResult]:
@@ -228,6 +255,7 @@ class TestRuns:
         for rows in (rows for rows in CLAIMS if rows[0].experiment == name):
             for side in (side for row in rows for pair in row.pairs for side in pair):
                 assert (side.env, side.treatment) in there, rows[0].claim
+        assert {limit for run in runs for limit in list_other_limits(run.config)} == set()
 
 
 class TestTables:
