@@ -190,6 +190,7 @@ class Engine:
         self._not_before = 0.0
         self._waiting: dict[asyncio.Timeout, int | None] = {}
         self._client = endpoint.client(self._retry.timeout_s)
+        self._api = endpoint.base_url.removeprefix(endpoint.root)
 
     @property
     def in_flight(self) -> set[int | None]:
@@ -279,8 +280,7 @@ class Engine:
             prompt, answer: most tokens of both, which limit the response.
         """
         most_bytes = ENVELOPE_BYTES + PROMPT_TOKEN_BYTES * prompt + ANSWER_TOKEN_BYTES * answer
-        url = f"{self.endpoint.base_url}/{path}"
-        return functools.partial(self._client.send, url, content, headers, most_bytes)
+        return functools.partial(self._client.send, f"{self._api}/{path}", content, headers, most_bytes)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
         """Try, and wait after each failure, until there is an answer or no hope for one."""

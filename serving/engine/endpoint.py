@@ -1,218 +1,16 @@
-"""An engine's address, and HTTP requests to it, each returning a whole response.
-
-No other module uses the HTTP library.
-"""
+"""An engine's address, and what a server there says of itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import Annotated
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
+from serving.engine.http_client import HttpClient, HttpError, HttpResponse, Refused
 from serving.errors import ServerFailed
-
-CONNECT_S = 10.0
-MAX_CONNECTIONS = 1000
-KEEPALIVE_S = 4.0
-"""How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
-
-MOST_BYTES = 2**24
-"""Largest content of a response, unless a request names another limit."""
-
-SECRET_CHARACTERS = 8
-"""A shorter API key (`EMPTY`) is a word that any response may have."""
-
-
-class HttpError(Exception):
-    """The connection was lost before a whole response arrived."""
-
-
-class NotConnected(HttpError):
-    """No connection could be opened, so nothing was sent."""
-
-
-class Refused(NotConnected):
-    """Nothing listens there."""
-
-
-class TimedOut(HttpError):
-    """No whole response arrived in time."""
-
-
-class Unusable(HttpError):
-    """A response arrived, and is not read: it is too large, or compressed."""
-
-
-class NotSendable(HttpError):
-    """The address or a header cannot be written as HTTP. The message quotes neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """A whole response. Names in `headers` are case-insensitive."""
-
-    status: int
-    content: bytes
-    reason: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        """The content as text; invalid UTF-8 becomes U+FFFD."""
-        return self.content.decode(errors="replace")
-
-    def json(self) -> Any:
-        """Return the content as JSON. Raises `ValueError` if it is not JSON."""
-        try:
-            return msgspec.json.decode(self.content)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(str(error)) from error
-
-
-class HttpClient:
-    """Connections to one server, kept open for the next request; a context manager.
-
-    It ignores the environment's proxies and follows no redirects: an engine is reached directly. A cancelled
-    request closes its connection, and vLLM then aborts the request. Responses are never decompressed, and a
-    server's words never contain the API key.
-
-    Args:
-        root: address before all paths, such as `http://127.0.0.1:8000`.
-        socket: Unix socket to connect to instead of TCP.
-        api_key: sent as bearer token.
-        timeout_s: seconds that one request may take.
-    """
-
-    def __init__(self, root: str, socket: Path | None, api_key: str | None, timeout_s: float) -> None:
-        self._root = root
-        self._socket = socket
-        self._headers = {"Accept-Encoding": "identity"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._secret = (api_key or "").encode() if len(api_key or "") >= SECRET_CHARACTERS else b""
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
-        self._session: aiohttp.ClientSession | None = None
-
-    async def send(
-        self,
-        path: str,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        most_bytes: int = MOST_BYTES,
-    ) -> HttpResponse:
-        """Send a request and wait for the whole response, whatever its status.
-
-        Args:
-            path: path after the server's root, or a whole URL.
-            content: JSON to post; without it, the request is a GET.
-            most_bytes: largest content of the response.
-
-        Raises `HttpError`: see its subclasses.
-        """
-        if self._session is None:
-            self._session = self._open()
-        url = self._root + path if path.startswith("/") else path
-        method, body = ("GET", None) if content is None else ("POST", _Json(content))
-        try:
-            async with self._session.request(
-                method, url, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                whole = self._hide_key(await _read(response, most_bytes))
-                reason = self._hide_key((response.reason or "").encode()).decode()
-                return HttpResponse(response.status, whole, reason, response.headers)
-        except aiohttp.ClientConnectorError as error:
-            raise Refused(error.os_error.strerror or str(error.os_error)) from error
-        except aiohttp.ConnectionTimeoutError as error:
-            raise NotConnected(f"no connection within {CONNECT_S:g} s") from error
-        except TimeoutError as error:
-            raise TimedOut(f"no answer within {self._timeout.total:g} s") from error
-        except ValueError as error:
-            raise NotSendable("the address or a header cannot be written as HTTP") from error
-        except (aiohttp.ClientError, OSError) as error:
-            words = self._hide_key(str(error).encode(errors="replace")).decode()
-            raise HttpError(" ".join(words.split())[:500] or type(error).__name__) from None
-
-    def _hide_key(self, words: bytes) -> bytes:
-        return words.replace(self._secret, b"(the API key)") if self._secret else words
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def _open(self) -> aiohttp.ClientSession:
-        limits: dict[str, Any] = {"limit": MAX_CONNECTIONS, "keepalive_timeout": KEEPALIVE_S}
-        return aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(str(self._socket), **limits)
-            if self._socket
-            else aiohttp.TCPConnector(**limits),
-            timeout=self._timeout,
-            headers=self._headers,
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            request_class=_Request,
-        )
-
-
-async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Return a response's content. Raises `Unusable` if it is compressed, or larger than the limit."""
-    if (coding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
-        raise Unusable(f"the answer is compressed ({coding[:20]}), although none may be")
-    pieces, size = list[bytes](), response.content_length or 0
-    if size <= most_bytes:
-        size = 0
-        async for piece in response.content.iter_any():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most_bytes:
-                break
-    if size > most_bytes:
-        raise Unusable(f"the answer has more than {most_bytes:,} bytes, too many for its request")
-    return b"".join(pieces)
-
-
-class _Request(aiohttp.ClientRequest):
-    """A request that refuses a connection on which something arrived after the last answer. The library would
-    take that, such as a second copy of the answer, as the answer to this request."""
-
-    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        """Send the request. Raises `aiohttp.ClientConnectionError`."""
-        if conn.protocol is not None and conn.protocol.should_close:
-            raise aiohttp.ClientConnectionError("the server sent more than one answer to a request")
-        return await super().send(conn)
-
-
-class _Json(aiohttp.Payload):
-    """JSON that is sent in one piece. For bytes over 1 MiB the library warns, since copying them takes time,
-    and would send them in small pieces, which takes longer."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(content, content_type="application/json")
-
-    @property
-    def size(self) -> int:
-        return len(self._value)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return str(self._value.decode(encoding, errors))
-
-    async def write(self, writer: Any) -> None:
-        await writer.write(self._value)
-
 
 BUSY_S = 30.0
 """Longest wait for a live server's answer to a health request, in seconds."""
@@ -269,13 +67,18 @@ class Endpoint:
     def __str__(self) -> str:
         return f"unix:{self.socket}" if self.socket else self.base_url
 
+    @property
+    def root(self) -> str:
+        """The prefix of a vLLM server's other paths, such as `/health`."""
+        return self.base_url.removesuffix("/v1")
+
     def client(self, timeout_s: float) -> HttpClient:
-        """Return an HTTP client. Paths start at the root of a vLLM server: `/health`, `/metrics`.
+        """Return an HTTP client for paths after `root`.
 
         Args:
             timeout_s: seconds that one request may take.
         """
-        return HttpClient(self.base_url.removesuffix("/v1"), self.socket, self.api_key, timeout_s)
+        return HttpClient(self.root, self.socket, self.api_key, timeout_s)
 
     async def healthy(self, timeout_s: float = 5.0) -> bool:
         """Return whether a server answers here and reports that it is healthy."""

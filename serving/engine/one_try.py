@@ -9,7 +9,14 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from serving.engine.endpoint import HttpError, HttpResponse, NotConnected, NotSendable, TimedOut, Unusable
+from serving.engine.http_client import (
+    HttpError,
+    HttpResponse,
+    NotConnected,
+    NotSendable,
+    TimedOut,
+    Unusable,
+)
 from serving.errors import ContextOverflow, EngineDead, RequestRefused
 from serving.meter import Status
 from serving.usage import Number, Usage

@@ -71,6 +71,7 @@ class Transcript:
         self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
         self._stops = {self._end_of_turn, *tokenizer.control_ids([template.eos])}
         self.other_ends = tokenizer.control_ids(self._frame.other_ends) - self._stops
+        self._thought_ends = tokenizer.control_ids([_THINK_END.strip()])
         self._budget = thinking_tokens
         self._string_tokens = settings.string_tokens
         self._thinks = style != "none" and thinking_tokens > 0
@@ -158,7 +159,8 @@ class Transcript:
         if not end:
             return reasoning, "", len(ids), False
         # The frame may be spelled with control tokens or with ordinary ones, which may extend beyond it.
-        tokens = self._find_covering_ids(ids, before + end)
+        ends = [place for place, id_ in enumerate(ids, 1) if id_ in self._thought_ends]
+        tokens = self._find_covering_ids(ids, before + end, most=min(ends, default=len(ids)))
         cut = tokens >= self._budget - 1 and thought.endswith(self._closing)
         if cut:
             own = thought.removesuffix(self._closing)
@@ -182,11 +184,19 @@ class Transcript:
             if tokens >= self._string_tokens - 1:
                 yield name
 
-    def _find_covering_ids(self, ids: list[int], text: str) -> int:
-        """Return the smallest number of leading `ids` that cover `text`, a prefix of their decoded text."""
-        return bisect_left(
-            range(len(ids) + 1), len(text), key=lambda count: len(self._tokenizer.decode(ids[:count]))
-        )
+    def _find_covering_ids(self, ids: list[int], text: str, most: int | None = None) -> int:
+        """Return the smallest number of leading `ids` that cover `text`, a prefix of their decoded text.
+
+        Args:
+            most: a number that covers it, often the smallest one.
+        """
+
+        def length(count: int) -> int:
+            return len(self._tokenizer.decode(ids[:count]))
+
+        if most is not None and length(most - 1) < len(text):
+            return most
+        return bisect_left(range(len(ids) + 1), len(text), key=length)
 
 
 def common_prefix(one: list[int], other: list[int]) -> list[int]:

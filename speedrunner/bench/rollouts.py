@@ -24,7 +24,7 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.deployment import Deployment
 from serving.engine.client import EngineResponse, run_together
-from serving.engine.endpoint import HttpClient, HttpError
+from serving.engine.http_client import HttpClient, HttpError
 from serving.engine.one_try import TokenCompletion
 from serving.errors import RequestFailed
 from serving.model import Model

@@ -67,11 +67,11 @@ def waiting_line() -> Iterator[Status]:
     """Show the current step on standard error: one live line on a terminal, otherwise an occasional line."""
     console = SafeConsole(stderr=True)
     line = console.status("")
-    last = time.monotonic()
+    last, is_terminal = time.monotonic(), console.is_terminal
 
     def show(text: str) -> None:
         nonlocal last
-        if console.is_terminal:
+        if is_terminal:
             line.update(Text(visible(text)))
         elif time.monotonic() - last > SILENT_S:
             say_error(text)

@@ -1,4 +1,4 @@
-"""The messages between the main process and a worker: a request, then its reply, as length-prefixed JSON."""
+"""The messages between the main process and a worker: a request, then its reply, each one line of JSON."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
     traceback: str
 
 
-LENGTH = struct.Struct(">I")
-"""The length of a message in bytes, which precedes it."""
+LONGEST = 2**31
+"""Bytes of the longest reply that is read."""
 
 Request = Start | Reset | Load | Execute | Finish
 Reply = Ready | Opened | Executed | Fault
@@ -113,17 +113,13 @@ def pack(message: Request | Reply) -> bytes:
             raise
         why = f"the reply cannot be written as JSON: {type(error).__name__}: {error}"
         body = msgspec.json.encode(Fault(why, ""))
-    return LENGTH.pack(len(body)) + body
+    return body + b"\n"
 
 
 def read_request(stream: BinaryIO) -> Request | None:
     """Wait for the next request; `None` if the owner has closed the socket or is gone."""
-    header = stream.read(LENGTH.size)
-    if len(header) < LENGTH.size:
-        return None
-    (size,) = LENGTH.unpack(header)
-    body = stream.read(size)
-    return _REQUESTS.decode(body) if len(body) == size else None
+    line = stream.readline()
+    return _REQUESTS.decode(line) if line.endswith(b"\n") else None
 
 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:
@@ -133,5 +129,4 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
         MsgspecError: it is not a valid reply, such as one with an impossible score.
         OSError, EOFError: the worker is gone.
     """
-    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-    return _REPLIES.decode(await reader.readexactly(size))
+    return _REPLIES.decode(await reader.readuntil(b"\n"))

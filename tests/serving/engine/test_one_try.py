@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from serving.apis.chat_completions import ChatCompletion
-from serving.engine.endpoint import HttpResponse
+from serving.engine.http_client import HttpResponse
 from serving.engine.one_try import TokenCompletion, TryFailed, try_once
 from serving.errors import ContextOverflow
 from serving.usage import Usage

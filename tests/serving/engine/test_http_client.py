@@ -1,0 +1,261 @@
+"""Requests to real servers on loopback, and what those send back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from gzip import compress
+from pathlib import Path
+from traceback import format_exception
+
+import pytest
+
+from serving.engine.http_client import HttpClient, HttpError, NotSendable, Refused, Unusable
+
+Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def echoing_server(folder: Path, answer: Answer) -> AsyncIterator[list[int]]:
+    """A server on the socket `s` in a folder; gives the numbers of the connections that requests came on."""
+    used: list[int] = []
+    numbers = itertools.count()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = next(numbers)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                used.append(number)
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+                await answer(head + await reader.readexactly(length), writer)
+        except asyncio.IncompleteReadError:
+            used.append(-1)  # the client is gone
+        finally:
+            writer.close()
+
+    async with await asyncio.start_unix_server(connected, folder / "s", limit=2**24):
+        yield used
+
+
+def client_of(folder: Path, timeout_s: float = 60.0, api_key: str | None = None) -> HttpClient:
+    return HttpClient("http://localhost", folder / "s", api_key, timeout_s)
+
+
+def response(content: bytes, status: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\n{more}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+async def echo(request: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(response(request.partition(b"\r\n\r\n")[2]))
+
+
+async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(tmp_path: Path) -> None:
+    content = b"0123456789" * 300_000
+    async with echoing_server(tmp_path, echo) as used, client_of(tmp_path) as client:
+        for _ in range(3):
+            reply = await client.send("/v1/completions", content)
+            assert (reply.status, reply.reason, reply.content) == (200, "OK", content)
+        assert used == [0, 0, 0]
+
+
+async def test_an_answer_that_comes_late_a_second_time_is_no_answer_to_the_next_request(
+    tmp_path: Path,
+) -> None:
+    again = asyncio.Event()
+
+    async def twice(request: bytes, writer: asyncio.StreamWriter) -> None:
+        content = response(request.partition(b"\r\n\r\n")[2])
+        writer.write(content)
+        if not again.is_set():
+            await again.wait()
+            writer.write(content)
+            await writer.drain()
+            sent.set()
+
+    sent = asyncio.Event()
+    async with echoing_server(tmp_path, twice) as used, client_of(tmp_path) as client:
+        assert (await client.send("/", b"first")).content == b"first"
+        again.set()
+        await sent.wait()
+        for _ in range(10):  # the client reads it
+            await asyncio.sleep(0)
+        assert (await client.send("/", b"second")).content == b"second"
+        assert used.count(0) == 1
+
+
+async def test_the_key_is_sent_and_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    async def redirect(request: bytes, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        writer.write(response(b"", "307 Temporary Redirect", "Location: /elsewhere\r\n"))
+
+    async with echoing_server(tmp_path, redirect), client_of(tmp_path, api_key="sesame") as client:
+        reply = await client.send("/here")
+    assert (reply.status, reply.headers["location"]) == (307, "/elsewhere")
+    (request,) = seen
+    assert request.startswith(b"GET /here HTTP/1.1")
+    assert b"Authorization: Bearer sesame" in request
+
+
+async def test_a_cancelled_request_closes_its_connection(tmp_path: Path) -> None:
+    """At which vLLM aborts it."""
+    gone = asyncio.Event()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        sent.set()
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    sent = asyncio.Event()
+    async with await asyncio.start_unix_server(connected, tmp_path / "s"), client_of(tmp_path) as client:
+        request = asyncio.create_task(client.send("/"))
+        await sent.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        await gone.wait()
+
+
+async def test_a_server_s_words_do_not_have_the_key(tmp_path: Path) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        assert b"Bearer sesame-opens" in request
+        writer.write(response(b"your key sesame-opens", "401 sesame-opens"))
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path, api_key="sesame-opens") as client:
+        reply = await client.send("/")
+        assert (reply.content, reply.reason) == (b"your key (the API key)", "(the API key)")
+
+
+async def test_a_broken_answer_s_words_do_not_have_the_key(tmp_path: Path) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"sesame-opens\r\n\r\n")
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path, api_key="sesame-opens") as client:
+        with pytest.raises(HttpError) as caught:
+            await client.send("/")
+    assert "sesame" not in "".join(format_exception(caught.value))
+
+
+@pytest.mark.parametrize("header", ["Content-Encoding: gzip\r\n", "Content-Encoding: br\r\n"])
+async def test_a_compressed_answer_is_not_read(tmp_path: Path, header: str) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        assert b"Accept-Encoding: identity" in request
+        writer.write(response(compress(b"x" * 10_000_000), more=header))
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path) as client:
+        with pytest.raises(Unusable, match="compressed"):
+            await client.send("/")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+LARGE = {
+    "a length": response(b"x" * 101),
+    "chunks": HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"10\r\n0123456789abcdef\r\n" * 7,
+    "no end": HEAD + b"\r\n" + b"x" * 10_000_000,
+    "a head": HEAD + b"x" * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+async def test_no_more_than_the_limit_is_read(tmp_path: Path, case: str) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(LARGE[case])
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path) as client:
+        with pytest.raises(Unusable, match="more than 100 bytes"):
+            await client.send("/", most_bytes=100)
+
+
+async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> None:
+    async with echoing_server(tmp_path, echo) as used, client_of(tmp_path, api_key="sesa\nme") as client:
+        with pytest.raises(NotSendable) as caught:
+            await client.send("/")
+        assert "sesa" not in str(caught.value)
+        assert used in ([], [-1])
+
+
+ANSWERS = {
+    "several chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3;x=y\r\n{\r\n\r\n1\r\n}\r\n0\r\nA: b\r\n\r\n",
+    "nothing but a status": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "an answer after another status": b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n" + response(b"{}"),
+    "names in any case": b"HTTP/1.1 200 OK\r\ncontent-LENGTH:2\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+async def test_an_answer_ends_where_its_head_says_and_the_connection_serves_the_next(
+    case: str, tmp_path: Path
+) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        for byte in ANSWERS[case]:
+            writer.write(bytes([byte]))
+            await writer.drain()
+
+    async with echoing_server(tmp_path, answer) as used, client_of(tmp_path) as client:
+        contents = [(await client.send("/")).content for _ in range(2)]
+        assert contents == [{"several chunks": b"{\r\n}", "nothing but a status": b""}.get(case, b"{}")] * 2
+        assert used == [0, 0]
+
+
+LAST = {
+    "it says so": response(b"{}", more="Connection: close\r\n"),
+    "it speaks an older HTTP": response(b"{}").replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "it gives no length": b"HTTP/1.1 200 OK\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("case", LAST)
+async def test_a_server_that_closes_after_its_answer_gets_the_next_request_on_another_connection(
+    case: str, tmp_path: Path
+) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(LAST[case])
+        writer.write_eof()
+
+    async with echoing_server(tmp_path, answer) as used, client_of(tmp_path) as client:
+        assert [(await client.send("/")).content for _ in range(2)] == [b"{}", b"{}"]
+        assert [number for number in used if number >= 0] == [0, 1]
+
+
+LOST = {
+    "half an answer": response(b"{}")[:-1],
+    "no answer": b"",
+    "no HTTP": b"220 mail.example.org ESMTP\r\n\r\n",
+    "a length that is none": b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+async def test_what_is_no_whole_answer_is_an_error_and_its_connection_is_left(
+    case: str, tmp_path: Path
+) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        if b"again" in request:
+            await echo(request, writer)
+        else:
+            writer.write(LOST[case])
+            writer.write_eof()
+
+    async with echoing_server(tmp_path, answer), client_of(tmp_path) as client:
+        with pytest.raises(HttpError, match="HTTP" if "no HTTP" in case or "length" in case else "closed"):
+            await client.send("/", b"first")
+        assert (await client.send("/", b"again")).content == b"again"
+
+
+async def test_over_tls_a_server_must_speak_it() -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"plain")
+        writer.close()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with HttpClient(f"https://127.0.0.1:{port}/v1", None, None, 60.0) as client:
+            with pytest.raises(Refused):
+                await client.send("/v1/models")
