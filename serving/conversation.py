@@ -56,6 +56,8 @@ class Conversation(ABC):
     """Names it among all conversations of a run, for the seeds of its requests. Empty: they carry none."""
     turns = 0
     """Number of answers so far."""
+    bytes_per_token = 1.0
+    """Bytes of a prompt for each of its tokens, by the provider's count so far (APIs of messages)."""
     recorded: Sequence[Completion] = ()
     """Its first answers, if it had begun in another process; the engine is not asked for them again."""
 

@@ -28,7 +28,21 @@ class ServerDied(EngineDead):
 
 
 class RequestRefused(ServingError):
-    """The engine refused a request for a reason that a retry would not fix (400, 404)."""
+    """The engine refused a request for a reason that a retry would not fix (400, 404).
+
+    Attributes:
+        status: the HTTP status; 0 for none.
+        is_filtered: whether the provider says that its content is the reason.
+    """
+
+    def __init__(self, message: str, status: int = 0, *, is_filtered: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.is_filtered = is_filtered
+
+
+class ContentRefused(RequestRefused):
+    """A provider that answers other requests refused this one: for its content."""
 
 
 class RequestFailed(ServingError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
+from math import ceil
 
 import msgspec
 
@@ -171,10 +172,12 @@ class Model:
         other.model_config = msgspec.structs.replace(self.model_config, roles=roles)
         return other
 
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of an outside text. Without a tokenizer, return its bytes, which are at
-        least as many."""
-        return len(text.encode() if self.tokenizer is None else self.tokenizer.outside_text(text))
+    def count_tokens(self, text: str, bytes_per_token: float = 1.0) -> int:
+        """Return the number of tokens of an outside text. Without a tokenizer, estimate it; a token has at
+        least one byte."""
+        if self.tokenizer is None:
+            return ceil(len(text.encode(errors="replace")) / bytes_per_token)
+        return len(self.tokenizer.outside_text(text))
 
     def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
         assert self.tokenizer is not None

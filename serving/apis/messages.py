@@ -14,7 +14,7 @@ import msgspec
 from serving.conversation import NEUTRAL, Completion, Conversation, sampling, status_of
 from serving.engine.client import Engine
 from serving.engine.one_try import Answer
-from serving.errors import InvalidCall, RequestRefused, TruncatedCall
+from serving.errors import ContentRefused, InvalidCall, TruncatedCall
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 
@@ -112,7 +112,8 @@ class MessageConversation(Conversation):
             **self.own_options(tools, role),
         }
         # A token has at least one byte, so the number of bytes bounds the number of tokens.
-        self._prompt_bound = _bytes(self.items) + _bytes(self.options["tools"]) + SLACK_TOKENS
+        self._bytes = _bytes(self.items) + _bytes(self.options["tools"])
+        self._prompt_bound = self._bytes + SLACK_TOKENS
 
     @abstractmethod
     def own_options(self, tools: list[ToolSpec], role: Role) -> Item:
@@ -136,7 +137,7 @@ class MessageConversation(Conversation):
         written = reply.answer.read(self.turns)
         if written.is_filtered:
             reply.record("failed", reply.usage)
-            raise RequestRefused("the provider's content filter ended the answer")
+            raise ContentRefused("the provider's content filter ended the answer")
         text = written.text or "".join(
             json.dumps({"name": call.name, "arguments": call.arguments}) for call in written.calls
         )
@@ -176,6 +177,8 @@ class MessageConversation(Conversation):
     def recall(self, answer: Completion) -> None:
         """See `Conversation`."""
         self._prompt_bound = answer.usage.prompt + answer.usage.completion + SLACK_TOKENS
+        self.bytes_per_token = max(1.0, self._bytes / max(answer.usage.prompt, 1))
+        self._bytes += _bytes(answer.echo)
         self.items += answer.echo
         self._open_calls = answer.open_calls
 
@@ -185,6 +188,7 @@ class MessageConversation(Conversation):
         told = [self.reply_to(call_id, text) for call_id in self._open_calls]
         told = told or [{"role": "user", "content": text}]
         self.items += told
+        self._bytes += _bytes(told)
         self._prompt_bound += _bytes(told)
 
 

@@ -18,6 +18,7 @@ from serving.answer_limit import pause_limit
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.one_try import Answer, Send, TokenCompletion, TryFailed, try_once
 from serving.errors import (
+    ContentRefused,
     ContextOverflow,
     EngineDead,
     RequestFailed,
@@ -161,6 +162,7 @@ class Engine:
         require_alive: see `RequireAlive`; `None` for an engine that others run.
         hosted: whether it is a hosted service; only a vLLM server reports its health and takes seeds.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
+        say: called with a line about each try that got no answer in time.
 
     Attributes:
         cache_salt: separates the requests of token ids in the engine's prefix cache from all others; empty:
@@ -177,6 +179,7 @@ class Engine:
         require_alive: RequireAlive | None = None,
         hosted: bool = False,
         note_outage: Callable[[str], None] = lambda reason: None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.endpoint = endpoint
         self.model = model
@@ -187,6 +190,9 @@ class Engine:
         self._require_alive = require_alive
         self.hosted = hosted
         self._note_outage = note_outage
+        self._say = say
+        self._takes_messages = False
+        """Whether it has answered a request of messages."""
         self._not_before = 0.0
         self._waiting: dict[asyncio.Timeout, int | None] = {}
         self._client = endpoint.client(self._retry.timeout_s)
@@ -259,11 +265,25 @@ class Engine:
             max_tokens: upper bound of the answer's tokens, which the body states as well.
 
         Raises:
-            As `complete`.
+            ContentRefused: a provider that answers other requests refused this one.
+            EngineDead: also if the engine refuses the first of these requests.
+            ContextOverflow, RequestRefused, RequestFailed, SpendingCapReached: see `errors`.
         """
         content = msgspec.json.encode({**body, "model": self.model})
         send = self._post(path, content, prompt_bound, max_tokens)
-        return await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
+        try:
+            response = await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
+        except RequestRefused as refusal:
+            if refusal.is_filtered or (self._takes_messages and refusal.status in (400, 422)):
+                raise ContentRefused(str(refusal)) from refusal
+            if not self._takes_messages:
+                raise EngineDead(
+                    f"the engine at {self.endpoint} refuses the first request: {refusal}; correct the model"
+                    " config (`api`, `roles`), and rerun the command to resume"
+                ) from refusal
+            raise
+        self._takes_messages = True
+        return response
 
     def give_up(self) -> None:
         """End every waiting request: the engine hangs."""
@@ -321,6 +341,12 @@ class Engine:
 
         Raises `EngineDead` or `RequestFailed` if there should be no other one.
         """
+        if failure.timed_out:
+            billed = "; the provider may bill each" if self.hosted else ""
+            self._say(
+                f"{failure} from {self.model} (serving.request_timeout_s): try {request.tries} of"
+                f" {self._retry.tries} of a request{billed}"
+            )
         wait_s = self._retry.wait_s(request.tries)
         # The engine refused the request before any work, or is away: it costs nothing to wait longer.
         is_outage = failure.usage == Usage() and not (failure.lost and self._require_alive)

@@ -147,6 +147,7 @@ class TryFailed(Exception):
         after_s: the wait that the engine asked for.
         lost: whether the connection is gone, perhaps with the engine.
         hung: whether another try would only wait as long again.
+        timed_out: whether no answer came in time, so that a provider may bill the try.
         usage: its cost, if known.
     """
 
@@ -156,6 +157,7 @@ class TryFailed(Exception):
     after_s: float | None = None
     lost: bool = False
     hung: bool = False
+    timed_out: bool = False
     usage: Usage | None = None
 
 
@@ -179,7 +181,7 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
     except NotConnected as error:
         raise TryFailed(f"connection lost: {error}", lost=True, usage=Usage()) from error  # never sent
     except TimedOut as error:
-        raise TryFailed(str(error), status="aborted", lost=True) from error
+        raise TryFailed(str(error), status="aborted", lost=True, timed_out=True) from error
     except Unusable as error:
         raise TryFailed(str(error)) from error
     except HttpError as error:
@@ -226,6 +228,9 @@ def _is_error(response: HttpResponse) -> bool:
     return isinstance(body, dict) and bool(body.get("error"))
 
 
+FILTER_CODES = ("content_filter", "content_policy_violation", "invalid_prompt")
+"""Codes of errors with which providers refuse a prompt's content."""
+
 # A prompt of exactly the maximum length leaves no token for an answer. vLLM words this case differently, and
 # differently on each API.
 _OVERFLOW = re.compile(
@@ -256,7 +261,7 @@ def _error_of_status(response: HttpResponse) -> Exception:
         )
     if status == 400 and _overflows(text, code):
         return ContextOverflow(text)
-    return RequestRefused(f"status {status}: {text}")
+    return RequestRefused(f"status {status}: {text}", status, is_filtered=code in FILTER_CODES)
 
 
 def _overflows(text: str, code: object) -> bool:

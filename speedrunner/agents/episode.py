@@ -12,7 +12,7 @@ import msgspec
 
 from envs import Opening, Task
 from serving.conversation import Completion, Conversation
-from serving.errors import RequestFailed, RequestRefused
+from serving.errors import ContentRefused, RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
 from speedrunner.agents.loop import Clock, Execute, Toolbox, ToolReply, run_agent
@@ -312,7 +312,8 @@ async def play_episode(
         trajectory.termination = Termination.ENVIRONMENT_ERROR
         trajectory.error = f"sandbox: {error}\n\n{''.join(traceback.format_exception(error))}"
     except (RequestFailed, RequestRefused) as error:
-        trajectory.termination = Termination.ENGINE_ERROR
+        is_refused = isinstance(error, ContentRefused)
+        trajectory.termination = Termination.REFUSED if is_refused else Termination.ENGINE_ERROR
         trajectory.error = f"engine: {error}\n\n{''.join(traceback.format_exception(error))}"
     if context is not None and (world := context.world()) != trajectory.steps:
         trajectory.world = world

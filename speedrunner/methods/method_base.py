@@ -193,7 +193,7 @@ class SleepTools:
                 clock.deadline = self._deadline()
 
         def status(text: str, usage: Usage) -> str:
-            used = usage.prompt + usage.completion + model.count_tokens(text)
+            used = usage.prompt + usage.completion + model.count_tokens(text, conversation.bytes_per_token)
             tokens = max(context - used, 0)
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({clock.llm_calls} calls and {tokens} tokens left{warning})"

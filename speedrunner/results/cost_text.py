@@ -179,7 +179,11 @@ def _format_cells(name: str, requests: str, tokens: Classes, usd: float | None) 
 
 def _cache(total: Spend) -> str:
     if total.cache_share is None:
-        return f"Prefix cache: {NOT_MEASURED} (no request reports how much of its prompt could be cached)."
+        cached, prompt = total.tokens.cached, total.tokens.cached + total.tokens.computed
+        return (
+            f"Prefix cache: {cached:.0f} of {prompt:.0f} prompt tokens came from the cache, as reported"
+            f" ({cached / max(prompt, 1):.2%}); how many could have is not known."
+        )
     return (
         f"Prefix cache: {total.from_cache} of {total.cacheable} cacheable prompt tokens came from the"
         f" cache: {total.cache_share:.2%}."

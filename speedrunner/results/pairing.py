@@ -30,6 +30,7 @@ from speedrunner.results.means import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption, list_rows
 from speedrunner.store.process_notes import ACCEPTABLE, changes, process_lines
+from speedrunner.store.records import Termination
 
 LIMITS = "env.limits"
 WORLD = ("env.primitives", LIMITS, "env.tasks")
@@ -154,6 +155,20 @@ def note_limits(conditions: Sequence[Condition]) -> list[str]:
             continue
         if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
             lines.append(f"{each.names[0]}: limits of {first.title} and {each.title}: {unlike}")
+    return lines
+
+
+def note_refusals(conditions: Sequence[Condition]) -> list[str]:
+    """Return a line for each condition with test episodes that a provider refused for their content."""
+    lines = []
+    for each in conditions:
+        episodes = pandas.concat([run.episodes for run in each.runs.values()])
+        is_refused = (episodes["phase"] == "test") & (episodes["termination"] == Termination.REFUSED)
+        if count := int(is_refused.sum()):
+            lines.append(
+                f"{', '.join(each.names)}: the provider refused {count} test episodes for their content;"
+                " means leave them out, which can move them"
+            )
     return lines
 
 

@@ -119,8 +119,8 @@ def _cache_rule(prices: PricesConfig, rule: RuleName, name: str) -> CacheRule:
         return CacheRule(rule)
     if prices.cache_minimum is None:
         raise InvalidConfig(
-            f"--cache-rule provider: no cache_minimum in the price list ({name}); use --prices gpt-5.4-mini"
-            " or another list of a provider"
+            f"--cache-rule provider: no cache_minimum in the price list ({name}); add the provider's rule"
+            " (OpenAI's is `cache_minimum: 1024` and `cache_step: 128`), or use --prices gpt-5.4-mini"
         )
     return CacheRule(rule, prices.cache_minimum, prices.cache_step)
 

@@ -61,6 +61,10 @@ FAULTS_IN_A_ROW = 5
 the episode."""
 
 
+REMIND_S = 60.0
+"""Longest time without a line about what runs, where no line is live."""
+
+
 class RunStopped(Exception):
     """The run cannot continue now; the same command resumes it."""
 
@@ -98,6 +102,7 @@ class Executor:
             ServingError, StorageError, WorkerError: the engine, the disk or all workers failed.
         """
         self._writer = ThreadPoolExecutor(1, "episodes")
+        reminding = asyncio.create_task(self._remind())
         try:
             async with asyncio.TaskGroup() as evaluations:
                 for due in left:
@@ -115,8 +120,14 @@ class Executor:
         except BaseExceptionGroup as group_error:
             raise self._failure or group_error from None
         finally:
+            reminding.cancel()
             self._writer.shutdown()
         self.shutdown.check()
+
+    async def _remind(self) -> None:
+        while True:
+            await asyncio.sleep(REMIND_S)
+            self.progress.remind(REMIND_S)
 
     async def _note_failure(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` and note the first failure of all concurrent work."""
@@ -176,7 +187,9 @@ class Executor:
                         )
                 if not trajectory.termination.is_fault or not left:
                     break
-                self.progress.say(f"{episode} ended by {trajectory.termination}; retrying it once")
+                self.progress.say(
+                    f"{episode} ended by {trajectory.termination} ({trajectory.fault:.300}); retrying it once"
+                )
             await self._store_episode(keep, trajectory)
             self.progress.episode(step_name(step), trajectory)
             if trajectory.termination.is_fault:

@@ -38,7 +38,7 @@ class LocalModel(Model):
         meter = Meter(lambda row: None, model_config.prices)
         super().__init__(hosted, Engine(Endpoint("http://localhost"), model_config.name, meter), None)
 
-    def count_tokens(self, text: str) -> int:
+    def count_tokens(self, text: str, bytes_per_token: float = 1.0) -> int:
         """Return the estimated number of tokens; see `CHARS`."""
         return estimate_tokens(text)
 

@@ -107,6 +107,11 @@ class Progress:
         self._steps[step] = (self._steps[step][0] + 1, 0)
         self._say_now_and_then(self._line())
 
+    def remind(self, silent_s: float) -> None:
+        """Say what runs if no line was printed for `silent_s` seconds and none is live."""
+        if not self._is_live and time.monotonic() - self._told >= silent_s:
+            self.say(self._line())
+
     def _left_s(self) -> float | None:
         """Estimate the seconds that are left, at this process's pace so far; `None`: too early to tell."""
         if self._played < FEW:

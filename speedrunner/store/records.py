@@ -48,11 +48,13 @@ class Termination(enum.StrEnum):
     """Infrastructure error: the environment or its process broke. Unscored."""
     ENGINE_ERROR = "engine_error"
     """Infrastructure error: the engine failed every try of the request. Unscored."""
+    REFUSED = "refused"
+    """Infrastructure error: the provider refused a request for its content. Unscored."""
 
     @property
     def is_fault(self) -> bool:
         """Return whether this is an infrastructure error, which says nothing about the agent."""
-        return self in (Termination.ENVIRONMENT_ERROR, Termination.ENGINE_ERROR)
+        return self in (Termination.ENVIRONMENT_ERROR, Termination.ENGINE_ERROR, Termination.REFUSED)
 
     @property
     def is_limit(self) -> bool:

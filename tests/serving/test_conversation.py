@@ -19,6 +19,7 @@ from serving.conversation import NEUTRAL, Conversation
 from serving.engine.capacity import CacheConfig
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import LedgerRow, Meter
+from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
@@ -39,6 +40,7 @@ class Rig:
     """A scripted engine with a conversation and the rows it leaves."""
 
     server: ScriptedEngine
+    model: Model
     talk: Conversation
     meter: Meter
     rows: list[LedgerRow]
@@ -61,7 +63,7 @@ def open_talk(tiny_tokenizer: ChatTokenizer, tiny_model_config: ModelConfig) -> 
         )
         async with scripted_model(script, model_config, tiny_tokenizer) as opened:
             talk = opened.model.converse("actor", MESSAGES, [GO, WAIT], {"episode": "7"})
-            yield Rig(opened.server, talk, opened.model.engine.meter, opened.rows)
+            yield Rig(opened.server, opened.model, talk, opened.model.engine.meter, opened.rows)
 
     return rig
 
@@ -219,6 +221,18 @@ async def test_an_answer_cut_by_the_end_of_the_context_is_an_overflow_with_what_
         assert found.usage.completion == 10
         assert found.call is None
         assert found.text + found.reasoning != ""
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_the_tokens_of_a_reply_are_estimated_by_the_provider_s_count(open_talk: Any, api: str) -> None:
+    text = "You see a grey door and a red ball, two steps ahead. " * 40
+    async with open_talk([call("wait")] * 2, api) as rig:
+        first = await rig.talk.ask()
+        model = Model(rig.model.model_config, rig.model.engine, tokenizer=None)
+        estimate = model.count_tokens(text, rig.talk.bytes_per_token)
+        rig.talk.tell(text)
+        grown = (await rig.talk.ask()).usage.prompt - first.usage.prompt
+    assert 0.7 < estimate / grown < 1.4
 
 
 async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) -> None:

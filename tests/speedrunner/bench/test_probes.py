@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from serving.deployment import ServiceOptions, deploy
-from serving.errors import RequestFailed, RequestRefused
+from serving.errors import EngineDead, RequestFailed
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.measurement import Measurement
@@ -147,7 +147,7 @@ async def test_vllms_own_calls_are_asked_to_be_strict(played: Played) -> None:
 
 
 async def test_an_engine_that_refuses_or_fails_ends_the_probe(played: Played) -> None:
-    with pytest.raises(RequestRefused, match="auto tool choice"):
+    with pytest.raises(EngineDead, match="auto tool choice"):
         await played(lambda request: refuse(400, "needs auto tool choice"), 4, api="chat")
     with pytest.raises(RequestFailed):
         await played(lambda request: refuse(503, "busy"), 4)

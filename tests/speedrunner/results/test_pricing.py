@@ -206,4 +206,5 @@ def test_costs_are_those_of_the_ledger_and_each_request_is_paid_once(run: Path, 
 def test_the_rule_of_a_provider_needs_a_list_with_a_minimum() -> None:
     stored = Path(__file__).parents[2] / "data/format_2"
     error = in_process("cost", str(stored), "--cache-rule", "provider").stderr
-    assert "no cache_minimum in the price list (the run's own); use --prices gpt-5.4-mini or" in error
+    assert "no cache_minimum in the price list (the run's own); add" in error
+    assert "`cache_minimum: 1024` and `cache_step: 128`" in error

@@ -66,6 +66,27 @@ class Failing:
         return walker(request)
 
 
+async def test_a_refused_first_request_stops_the_run_with_the_provider_s_words(corridor: Runs) -> None:
+    run = corridor(
+        script(lambda request: refuse(400, "tools are not supported")), "run.in_flight=1", api="chat"
+    )
+    with pytest.raises(EngineDead, match=r"refuses the first request: status 400: tools are not supported"):
+        await run.play()
+    assert run.data.episodes == []
+
+
+async def test_a_later_refusal_ends_its_episode_which_is_counted_apart(corridor: Runs) -> None:
+    def actor(request: Request) -> Answer:
+        return refuse(400, "flagged") if flag(request) == 8 and request.turn else walker(request)
+
+    run = corridor(script(actor), "run.rollouts=0", api="chat")
+    await run.play()
+    played, refused = sorted(run.data.episodes, key=lambda row: row.episode)
+    assert (played.score, refused.score) == (1.0, None)
+    assert refused.termination is Termination.REFUSED
+    assert "status 400: flagged" in str(run.data.trajectory("test/0000/0001").error)
+
+
 class TestFaults:
     async def test_a_held_out_episode_is_tried_once_more(self, corridor: Runs) -> None:
         run = corridor(script(Failing(flag7=1, flag8=2)), "run.rollouts=0")
@@ -73,7 +94,8 @@ class TestFaults:
         again, lost = sorted(run.data.episodes, key=lambda row: row.episode)
         assert (again.termination, again.attempt, again.score) == (Termination.SUCCESS, 2, 1.0)
         assert (lost.termination, lost.attempt, lost.score) == (Termination.ENGINE_ERROR, 2, None)
-        assert "test/0000/0000 ended by engine_error; retrying it once" in run.printed
+        why = "engine: status 404: no such thing"
+        assert f"test/0000/0000 ended by engine_error ({why}); retrying it once" in run.printed
         (played,) = (each for each in run.data.evaluations() if each.episode == "test/0000/0001")
         assert "RequestRefused: status 404: no such thing" in str(played.error)
         wasted = [row for row in run.data.requests if row.wasted]
