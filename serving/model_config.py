@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -213,6 +214,11 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
                 " hybrid models (vllm#53912)"
             )
         return None
+
+    def with_flags(self, flags: Mapping[str, Any]) -> ModelConfig:
+        """Return the model config with these flags of its server added or changed."""
+        server = msgspec.structs.replace(self.server, flags={**self.server.flags, **flags})
+        return msgspec.structs.replace(self, server=server)
 
     def arguments(self) -> list[str]:
         """Return the model config's part of the server's command: replicas, weights, and `server.flags`."""

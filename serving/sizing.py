@@ -109,8 +109,7 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     sequences, compilation = flags[SEQUENCES], flags.get(COMPILATION, {})
     if isinstance(sequences, int) and isinstance(compilation, dict):
         flags[COMPILATION] = {"cudagraph_capture_sizes": graph_sizes(sequences), **compilation}
-    server = msgspec.structs.replace(model_config.server, flags=flags)
-    return msgspec.structs.replace(model_config, context=context, server=server)
+    return msgspec.structs.replace(model_config.with_flags(flags), context=context)
 
 
 def cache_on(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Capacity | None:

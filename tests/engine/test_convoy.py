@@ -30,8 +30,9 @@ def folder() -> str:
     return prepare(load_model_config("tiny-hybrid"), lambda line: None)
 
 
-def make_scheduler(folder: str, blocks: int, sequences: int) -> tuple[Any, Any]:
-    """Return the scheduler of a hybrid model with this many blocks and sequences, and its hash function."""
+def make_scheduler(folder: str, blocks: int, unit: int = 16) -> tuple[Any, Any]:
+    """Return the scheduler of a hybrid model with this many blocks and this match unit, and its hash
+    function."""
     import torch
     from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
     from vllm.utils.hashing import sha256
@@ -46,10 +47,10 @@ def make_scheduler(folder: str, blocks: int, sequences: int) -> tuple[Any, Any]:
             model=folder, dtype="bfloat16", max_model_len=16384, skip_tokenizer_init=True
         ),
         cache_config=CacheConfig(
-            block_size=BLOCK, enable_prefix_caching=True, prefix_match_unit=16, mamba_cache_mode="align"
+            block_size=BLOCK, enable_prefix_caching=True, prefix_match_unit=unit, mamba_cache_mode="align"
         ),
         scheduler_config=SchedulerConfig(
-            max_num_seqs=sequences, max_num_batched_tokens=8192, max_model_len=16384, is_encoder_decoder=False
+            max_num_seqs=128, max_num_batched_tokens=8192, max_model_len=16384, is_encoder_decoder=False
         ),
     )
     config.scheduler_config.async_scheduling = True  # a CPU's configuration turns these off
@@ -64,9 +65,9 @@ def make_scheduler(folder: str, blocks: int, sequences: int) -> tuple[Any, Any]:
         kv_cache_config=KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups),
         structured_output_manager=StructuredOutputManager(config),
         block_size=BLOCK,
-        hash_block_size=16,
+        hash_block_size=unit,
     )
-    return scheduler, get_request_block_hasher(16, sha256)
+    return scheduler, get_request_block_hasher(unit, sha256)
 
 
 @dataclass
@@ -214,13 +215,15 @@ def convoys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
-@pytest.mark.parametrize("in_flight", [1, 3, 32, 128])
+@pytest.mark.parametrize(("in_flight", "unit"), [(1, 16), (3, 1), (32, 1), (128, 16)])
 @pytest.mark.parametrize(
     "fates", [{}, {"late_grammars": 0.2}, {"aborted": 0.2}], ids=["plain", "late grammars", "aborts"]
 )
 @pytest.mark.usefixtures("convoys")
-def test_every_conversation_ends_and_none_waits_long(folder: str, in_flight: int, fates: Any) -> None:
-    rollout = Rollout(*make_scheduler(folder, 20_000, 128), in_flight, **fates)
+def test_every_conversation_ends_and_none_waits_long(
+    folder: str, in_flight: int, unit: int, fates: Any
+) -> None:
+    rollout = Rollout(*make_scheduler(folder, 20_000, unit), in_flight, **fates)
     rollout.play()
     scheduler = rollout.scheduler
     assert (len(scheduler.requests), len(scheduler.running), len(scheduler.waiting)) == (0, 0, 0)
@@ -231,9 +234,10 @@ def test_every_conversation_ends_and_none_waits_long(folder: str, in_flight: int
         assert max(beginning) <= 1 + 3 * bool(fates), "a single conversation waits for no one"
 
 
+@pytest.mark.parametrize("unit", [16, 1])
 @pytest.mark.usefixtures("convoys")
-def test_conversations_end_when_the_cache_is_too_small_for_all(folder: str) -> None:
-    rollout = Rollout(*make_scheduler(folder, 90, 128), 32)
+def test_conversations_end_when_the_cache_is_too_small_for_all(folder: str, unit: int) -> None:
+    rollout = Rollout(*make_scheduler(folder, 90, unit), 32)
     rollout.play()
     assert rollout.preempted > 0 or max(rollout.waits) > 17, (
         "the cache was large enough: the test tests nothing"
@@ -247,11 +251,10 @@ def test_with_convoys_more_steps_only_decode_and_almost_as_many_requests_run(
     played = {}
     for steps in (0, 12):
         monkeypatch.setenv(STEPS_VARIABLE, str(steps))
-        played[steps] = Rollout(*make_scheduler(folder, 20_000, 128), 32)
+        played[steps] = Rollout(*make_scheduler(folder, 20_000), 32)
         played[steps].play()
     at_once, convoys = played[0], played[12]
     assert max(at_once.waits[32:]) <= 1
-    print(at_once.decode_only, convoys.decode_only, at_once.running_share, convoys.running_share)
     assert convoys.decode_only > at_once.decode_only + 0.1
     assert convoys.running_share > 0.93
 
@@ -261,7 +264,7 @@ def test_a_scheduler_that_lacks_a_private_part_starts_requests_at_once(
     folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("serving.engine.convoy.PRIVATE", ("_pause_state", "renamed"))
-    rollout = Rollout(*make_scheduler(folder, 20_000, 128), 8)
+    rollout = Rollout(*make_scheduler(folder, 20_000), 8)
     rollout.play()
     assert max(rollout.waits) <= 1
     assert "requests start at once: its scheduler has no renamed" in capsys.readouterr().err

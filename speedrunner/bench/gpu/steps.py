@@ -160,31 +160,25 @@ class Bench:
 
     async def play(self, step: BenchStep, status: Status, most_s: float) -> None:
         """Play one step in at most these seconds, and keep its result or the reason of its failure."""
-        began, clock, limit_s = time.time(), time.monotonic(), min(most_s, LONGEST_S)
+        clock, limit_s = time.monotonic(), min(most_s, LONGEST_S)
         outer, self.status = self.status, status
-        found: Measurement | None = None
-        reason = trace = ""
+        kept = StepRecord(step=step.name, began=time.time())
         try:
             async with asyncio.timeout(limit_s) as limit:
                 if not step.restarts and not self.is_running:
                     await self.start()
-                found = await step.play(self)
+                kept.measured = await step.play(self)
         except Exception as error:
-            reason, trace = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
+            kept.reason, kept.traceback = (
+                f"{type(error).__name__}: {first_line(error)}",
+                traceback.format_exc(),
+            )
             if limit.expired():
-                reason = f"it took longer than its limit of {limit_s:.0f} s"
+                kept.reason = f"it took longer than its limit of {limit_s:.0f} s"
         finally:
             self.status = outer
-        self.record.keep(
-            StepRecord(
-                step=step.name,
-                reason=reason,
-                traceback=trace,
-                began=began,
-                seconds=time.monotonic() - clock,
-                measured=found,
-            )
-        )
+        kept.seconds = time.monotonic() - clock
+        self.record.keep(kept)
 
 
 async def play_steps(bench: Bench, steps: Sequence[BenchStep], minutes: float, shutdown: Shutdown) -> None:
@@ -266,12 +260,8 @@ def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
 def as_served(model_config: ModelConfig, endpoint: Endpoint) -> ModelConfig:
     """Return the model config with a running server's own number of sequences, if its processes are found."""
     sequences = option_of(server_processes(endpoint), SEQUENCES)
-    if sequences is None or not sequences.isdigit():
-        return model_config
-    flags = {**model_config.server.flags, SEQUENCES: int(sequences)}
-    return msgspec.structs.replace(
-        model_config, server=msgspec.structs.replace(model_config.server, flags=flags)
-    )
+    is_known = sequences is not None and sequences.isdigit()
+    return model_config.with_flags({SEQUENCES: int(sequences or 0)}) if is_known else model_config
 
 
 def _levels(model_config: ModelConfig, levels: Sequence[int]) -> list[int]:
@@ -333,9 +323,8 @@ async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:
 async def measure_schedule(unit: int, convoy_steps: int, bench: Bench) -> Measurement:
     """Measure how busy a server is with this match unit and these convoys."""
     model_config = bench.setup.model_config
-    flags = {**model_config.server.flags, MATCH_UNIT: unit}
-    server = msgspec.structs.replace(model_config.server, flags=flags)
-    await bench.start(msgspec.structs.replace(model_config, server=server, convoy_steps=convoy_steps))
+    changed = model_config.with_flags({MATCH_UNIT: unit})
+    await bench.start(msgspec.structs.replace(changed, convoy_steps=convoy_steps))
     try:
         levels = _levels(model_config, SCHEDULE_LEVELS)
         found = await measure_utilisation(bench.deployment, bench.setup, levels, bench.status)

@@ -19,10 +19,7 @@ CONVOY, SYNC = (f"serving.engine.convoy.{name}" for name in ("ConvoyScheduler", 
 
 def with_flags(name: str, **flags: Any) -> ModelConfig:
     """The model config with more flags; `_` stands for a dash."""
-    model_config = load_model_config(name)
-    more = {flag.replace("_", "-"): value for flag, value in flags.items()}
-    server = replace(model_config.server, flags={**model_config.server.flags, **more})
-    return replace(model_config, server=server)
+    return load_model_config(name).with_flags({flag.replace("_", "-"): flags[flag] for flag in flags})
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_the_time_between_requests_is_without_queue_and_counts_no_end_of_an_epis
     def response(request: str, started: float, ended: float, engine_s: float) -> EngineResponse[Any]:
         metrics = {"queue_time_ms": 1.0, "time_to_first_token_ms": 2.0}
         metrics["generation_time_ms"] = 1000 * engine_s - 3
-        content = {"choices": [{}], "usage": {"prompt_tokens": 1}, "metrics": metrics}
+        content = {"choices": [{}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}, "metrics": metrics}
         answer = msgspec.convert(content, TokenCompletion)
         return EngineResponse(answer, Usage(), ended - started, ended, request, lambda *given, **more: None)
 

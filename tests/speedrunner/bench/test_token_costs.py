@@ -53,7 +53,6 @@ def test_the_fit_finds_the_costs_that_made_the_units() -> None:
     found = fit_costs(units(0.0, 0))
     assert costs_of(found) == pytest.approx(COSTS, rel=1e-4)
     assert found.ratio.value == pytest.approx(1.5 / 40, rel=1e-4)
-    assert max(map(abs, found.residuals.values())) < 1e-6
 
 
 def test_its_intervals_have_the_truth_about_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,13 +64,12 @@ def test_its_intervals_have_the_truth_about_as_often_as_they_say(monkeypatch: py
     assert sum(each.ratio.low <= 1.5 / 40 <= each.ratio.high for each in fits) >= 88
 
 
-def test_a_cost_that_grows_with_the_context_shows_in_residuals_and_widens_the_intervals() -> None:
+def test_a_cost_that_grows_with_the_context_widens_the_intervals() -> None:
     def bent(repeats: int) -> Fit:
         made = units(0.01, 1, repeats)
         return fit_costs([each if each.context < 8192 else unit(8192, each.kind, 1.3) for each in made])
 
     found = bent(5)
-    assert found.residuals[8192, "uncached"] > 0.03 > -0.03 > found.residuals[2048, "uncached"]
     assert width(found) > 3 * width(fit_costs(units(0.01, 1)))
     assert width(bent(50)) > 0.8 * width(found)  # the lack of fit is the same in every repeat
 

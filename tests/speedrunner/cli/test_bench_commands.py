@@ -51,7 +51,7 @@ class TestGpu:
         overrides, out = corridor(script()).overrides(), tmp_path / "record"
         done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
         assert done.returncode == 0, done.stderr
-        assert "#### Rollouts" in done.stdout
+        assert "\nRollouts\n" in done.stdout
         assert "Remaining" not in done.stdout
         assert done.stdout.endswith(f"The tables were written to {out / 'record.md'}\n")
         files = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
@@ -66,7 +66,7 @@ class TestGpu:
         run.server.stop()
         done = in_process("bench", "gpu", *run.overrides(), f"--out={out}")
         assert done.returncode == 1
-        assert re.search(r"\n\| tools +\| ServerFailed: its server did not start: \S", done.stdout)
+        assert re.search(r"\ntools +ServerFailed: its server did not start: \S", done.stdout)
         assert "Remaining steps: capacity, tools, " in done.stdout
         assert f"To continue: speedrunner bench gpu {run.overrides()[0]}" in done.stdout
         assert done.stderr.count("error") == 0

@@ -147,8 +147,8 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     assert "step 4 of 6, utilisation (takes about 45 s)" in said
     assert any("rollout-2 (takes about 60 s): pair 1 of 1 with 2 in flight" in line for line in said)
     text = describe_record(record)
-    for heading in ("Environment", "Capacity", "Kinds", "Requests", "Utilisation", "Rollouts", "Figures"):
-        assert f"#### {heading}\n" in text
+    for heading in ("Environment", "Capacity", "Kinds", "Requests", "Utilisation", "Rollouts"):
+        assert f"\n{heading}\n" in text
     assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
     for row, level in zip(rows(record, "utilisation"), (2, 4), strict=True):
         assert (row["in flight"], row["GPU busy"], row["requests running"]) == (level, None, None)
