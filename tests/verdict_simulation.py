@@ -1,57 +1,138 @@
-"""Error rate and power of verdicts on claims, from invented seeds and episodes.
+"""Error rate and power of verdicts on claims, from invented seeds, tasks and episodes.
 
     python -m tests.verdict_simulation
 
-An episode's value is the true difference plus a seed's deviation (0.1) plus its own (0.5), about those of the
-paired differences of scores. Each seed has 30 test episodes. With several wordings, each seed is played with
-all of them, and a wording deviates by 0.1 too.
+The value of an episode is a paired difference of scores: the true difference plus deviations of its task, its
+seed, its wording and its own. All seeds play the same 30 tasks, as in BabyAI and ScienceWorld.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from typing import NamedTuple
 
 import numpy
 
 from speedrunner.results.claims import Claim, JudgedRow, judge_samples
+from speedrunner.results.inference import Samples
 
-ABOVE_0 = Claim("above", measure="score", relation="difference", a="x a", b="x b", low=0.0)
-TIE = Claim("tie", measure="score", relation="difference", a="x a", b="x b", low=-0.1, high=0.1)
-EPISODES, SEED_SD, WORDING_SD, EPISODE_SD = 30, 0.1, 0.1, 0.5
-
-
-AT_THE_END = ((ABOVE_0, 0.0, 1), (TIE, 0.1, 1), (ABOVE_0, 0.0, 4), (TIE, 0.1, 4))
-"""Claims, true values at the end of their ranges, and wordings."""
+ABOVE_0 = Claim("above 0", measure="score", relation="difference", a="x a", b="x b", low=0.0)
+TIE = Claim("within 0.1 of 0", measure="score", relation="difference", a="x a", b="x b", low=-0.1, high=0.1)
+BELOW_HALF = Claim("below half", measure="output", relation="ratio", a="x a", b="x b", high=0.5)
+TASKS = 30
 
 
-def simulate(claim: Claim, effect: float, seeds: int, cases: int, wordings: int = 1) -> Counter[str]:
-    """Count the verdicts on a claim whose true value is `effect`; always the same for the same arguments."""
+class World(NamedTuple):
+    """What values vary with: standard deviations of tasks, seeds, wordings and episodes.
+
+    Attributes:
+        collapses: share of seeds whose library is useless: their mean is two thirds below that of others.
+        lognormal: whether the values are tokens, A's a multiple of B's, with deviations of logarithms.
+    """
+
+    tasks: float
+    seeds: float
+    episodes: float
+    wordings: float = 0.0
+    collapses: float = 0.0
+    lognormal: bool = False
+
+
+HARD_AND_EASY = World(tasks=0.4, seeds=0.05, episodes=0.3)
+"""Tasks differ much more than seeds, as in environments with hard and easy tasks."""
+
+EVEN = World(tasks=0.0, seeds=0.1, episodes=0.5)
+"""Tasks are alike, and seeds differ."""
+
+
+def invent(random: numpy.random.Generator, world: World, effect: float, seeds: int, wordings: int) -> Samples:
+    """Draw the values of some seeds whose true value is `effect`."""
+    of_task = random.normal(0, world.tasks, TASKS)
+    of_wording = random.normal(0, world.wordings, wordings)
+    collapsed = random.random(seeds) < world.collapses
+    of_seed = random.normal(0, world.seeds, seeds) - (collapsed - world.collapses) * 2 / 3
+    runs = {}
+    for wording, seed in product(range(wordings), range(seeds)):
+        shift = of_task + of_wording[wording] + of_seed[seed] + random.normal(0, world.episodes, TASKS)
+        if world.lognormal:
+            other = 1000 * numpy.exp(random.normal(0, world.episodes, TASKS) + of_task)
+            own = effect * 1000 * numpy.exp(shift)
+            # Ratios of means: both deviate by tasks, and the mean of a lognormal value exceeds its median.
+            own *= numpy.exp(-(world.seeds**2) / 2)
+        else:
+            other = random.random(TASKS)
+            own = other + effect + shift
+        runs[wording, seed] = [numpy.stack([own, other], axis=1)]
+    return Samples(runs, share_tasks=True)
+
+
+def simulate(
+    claim: Claim,
+    world: World,
+    effect: float,
+    seeds: int,
+    cases: int,
+    *,
+    wordings: int = 1,
+    nested: bool = False,
+) -> Counter[str]:
+    """Count the verdicts on a claim whose true value is `effect`; always the same for the same arguments.
+
+    Args:
+        nested: judge as if each seed had tasks of its own.
+    """
     random = numpy.random.default_rng([seeds, cases])
-    found: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
     for _ in range(cases):
-        samples = {}
-        shifts = random.normal(0, WORDING_SD, wordings) if wordings > 1 else [0.0]
-        deviations = dict[int, float]()
-        for seed, (wording, shift) in product(range(seeds), enumerate(shifts)):
-            other = random.random(EPISODES)
-            if seed not in deviations:
-                deviations[seed] = random.normal(0, SEED_SD)
-            own = other + effect + shift + deviations[seed] + random.normal(0, EPISODE_SD, EPISODES)
-            samples[wording, seed] = [numpy.stack([own, other], axis=1)]
-        found[judge_samples(JudgedRow(claim, "", True, wordings, seeds), samples).verdict] += 1
-    return found
+        samples = invent(random, world, effect, seeds, wordings)
+        verdicts[_judge(claim, samples._replace(share_tasks=not nested))] += 1
+    return verdicts
+
+
+def simulate_looks(claim: Claim, world: World, effect: float, looks: tuple[int, ...], cases: int) -> int:
+    """Count the cases in which a claim is supported at one of several looks at a growing number of seeds."""
+    random, supported = numpy.random.default_rng([*looks, cases]), 0
+    for _ in range(cases):
+        runs = invent(random, world, effect, max(looks), 1).runs
+        supported += any(
+            _judge(claim, Samples({key: runs[key] for key in [*runs][:seeds]}, share_tasks=True))
+            == "supported"
+            for seeds in looks
+        )
+    return supported
+
+
+def _judge(claim: Claim, samples: Samples) -> str:
+    seeds = len({seed for _, seed in samples.runs})
+    return judge_samples(JudgedRow(claim, "", True, len(samples.runs) // seeds, seeds), samples).verdict
+
+
+AT_THE_END = (
+    *((ABOVE_0, HARD_AND_EASY, 0.0, 1), (TIE, HARD_AND_EASY, 0.1, 1)),
+    *((ABOVE_0, EVEN, 0.0, 1), (TIE, EVEN, 0.1, 1)),
+    *((ABOVE_0, EVEN._replace(wordings=0.1), 0.0, 4), (TIE, EVEN._replace(wordings=0.1), 0.1, 4)),
+)
+"""Claims, deviations, true values at the end of the claimed ranges, and wordings."""
 
 
 def main() -> None:
     """Print the tables of docs/results.md."""
-    cases = 1000
-    for claim, effect, wordings in AT_THE_END:
-        found = dict(simulate(claim, effect, 3, cases, wordings))
-        print(f"{claim.claim}, true value {effect:g}, 3 seeds, {wordings} wordings: {found}")
-    print("seeds", *(effects := (0.05, 0.1, 0.2, 0.3)))
+    cases, fewer = 1000, 300
     for seeds in (3, 5, 10):
-        shares = (simulate(ABOVE_0, effect, seeds, cases)["supported"] / cases for effect in effects)
+        before, now = (
+            simulate(ABOVE_0, HARD_AND_EASY, 0.0, seeds, cases, nested=nested) for nested in (True, False)
+        )
+        print(
+            f"{seeds} seeds, hard and easy tasks, decided: as nested {cases - before['undecided']}", end=", "
+        )
+        print(f"crossed {cases - now['undecided']}")
+    for claim, world, effect, wordings in AT_THE_END:
+        verdicts = dict(simulate(claim, world, effect, 3, cases, wordings=wordings))
+        print(f"{claim.claim}, {world}, true value {effect:g}, 3 seeds, {wordings} wordings: {verdicts}")
+    print("supported, seeds", *(effects := (0.05, 0.1, 0.2, 0.3)))
+    for seeds in (3, 5, 10):
+        shares = (simulate(ABOVE_0, EVEN, effect, seeds, fewer)["supported"] / fewer for effect in effects)
         print(seeds, *(f"{share:.0%}" for share in shares))
 
 

@@ -206,8 +206,8 @@ class PricesConfig(msgspec.Struct, frozen=True):
     output: Usd | None = None
     #: Prices that `speedrunner bench tokens` measured, in place of the model config's.
     measured: MeasuredPrices | None = None
-    #: Fewest prompt tokens that the provider caches, for `speedrunner cost --cache-rule provider`; `None`:
-    #: not a provider's list.
+    #: Fewest prompt tokens that the provider caches, for the cache rule `provider`; `None`: as OpenAI, 1,024
+    #: tokens in steps of 128.
     cache_minimum: Count | None = None
     #: Prompt tokens are cached in steps of this many, for the same rule.
     cache_step: AtLeastOne = 1

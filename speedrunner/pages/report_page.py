@@ -50,6 +50,7 @@ RATIOS = ("cached", "uncached", "repeated_calls", "llm_calls")
 HEADLINES = {
     **{"score": "score", "output tokens": "output"},
     **{"USD per episode": "cost_usd", "USD, cold cache": "cost_usd_cold"},
+    "USD, provider's cache": "cost_usd_provider",
 }
 """Columns of the checkpoints by their headings in the table of conditions."""
 

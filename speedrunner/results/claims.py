@@ -10,10 +10,11 @@ above 90%, "nearly two orders of magnitude" is above 30 times, and a truncated l
 no library by more than one achievement.
 
 A comparison is supported if its whole interval is in the claimed range, contradicted if all of it is outside,
-and undecided otherwise. The interval is the smallest one that contains two: the bootstrap that resamples
-seeds, then episodes, and Student's t over the seeds' values. The bootstrap alone is too narrow below five
-seeds, t alone ignores the episodes if the seeds happen to be equal. A range with two ends ("ties", "about")
-has a 90% interval: it is in the range if both one-sided tests at 5% reject the values outside.
+and undecided otherwise. It is Student's t for new seeds and new tasks of the environment (`inference`). If
+each seed has tasks of its own, it also contains that of the bootstrap, since t alone ignores the episodes if
+the seeds happen to be equal. For shares of successes, it also contains Wilson's, in which each task counts
+once. Equal values have no interval and decide nothing. A range with two ends ("ties", "about") has a 90%
+interval: it is in the range if both one-sided tests at 5% reject the values outside.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ from speedrunner.results.conditions import Condition, find_runs, played_models, 
 from speedrunner.results.inference import (
     CONFIDENCE,
     RunKey,
+    Samples,
     bootstrap_statistic,
     count_levels,
     keep_crossing,
+    match_tasks,
     paper_ttest,
-    seed_values,
-    ttest_seeds,
+    run_values,
+    ttest_statistic,
+    wilson_interval,
 )
+from speedrunner.results.means import RULES
 from speedrunner.results.paper import ENVS, TREATMENTS, list_published
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
@@ -144,8 +149,8 @@ class Claim(Struct, frozen=True):
 
     @property
     def counted_as(self) -> str:
-        """Return what it is called in counts: a comparison of USD by both cache rules is one comparison."""
-        return self.comparison.replace("_cold", "", 1)
+        """Return what it is called in counts: a comparison of USD by all cache rules is one comparison."""
+        return replace(self, measure=self.measure.removesuffix("_cold").removesuffix("_provider")).comparison
 
     @property
     def range(self) -> str:
@@ -229,7 +234,7 @@ class JudgedClaim(Struct, frozen=True):
 
     @property
     def direction(self) -> str:
-        """Return how many of the measured values are in their ranges, one of USD by both cache rules:
+        """Return how many of the measured values are in their ranges, one of USD by all cache rules:
         `7 of 9`."""
         known = [each for each in self.rows if each.measured is not None]
         outside = {each.row.counted_as for each in known if not each.row.contains(each.measured)}
@@ -240,11 +245,11 @@ class JudgedClaim(Struct, frozen=True):
 @cache
 def list_claims() -> list[list[Claim]]:
     """Return the comparisons of each claim, in the order of the paper's sections. One of USD is followed by
-    the same by the cache rule `cold`."""
+    the same by the other cache rules."""
     rows = []
     for row in msgspec.convert(read_table(Path(__file__).with_name("claims.csv")), list[Claim], strict=False):
-        cold = replace(row, measure=f"{row.measure}_cold", text="", needed=0)
-        rows += [row, cold] if row.is_usd else [row]
+        others = RULES if row.is_usd else ()
+        rows += [row, *(replace(row, measure=f"{row.measure}_{rule}", text="", needed=0) for rule in others)]
     return [list(own) for _, own in groupby(rows, key=lambda row: row.claim)]
 
 
@@ -275,10 +280,11 @@ def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Conditi
     for rows in claims:
         named = dict.fromkeys(row.model for row in rows if row.model)
         for model in [ModelVariant(", ".join(named))] if named else models:
-            found = [
+            comparisons = [
                 judge_row(row, ModelVariant(row.model) if row.model else model, conditions) for row in rows
             ]
-            judged.append(JudgedClaim(str(model), _find_deciding(found, rows[0].needed), found))
+            deciding = _find_deciding(comparisons, rows[0].needed)
+            judged.append(JudgedClaim(str(model), deciding, comparisons))
     return judged
 
 
@@ -299,90 +305,93 @@ def find_finished(row: Claim, model: ModelVariant, conditions: Sequence[Conditio
     """Return the runs of a comparison's sides that have finished all of their checkpoints, and as many as the
     comparison needs of their condition."""
     sides = [*chain(*row.pairs)]
-    found = {}
+    finished = {}
     for side in sides:
         played = ModelVariant(side.model) if side.model else model
         runs = find_runs(conditions, side.env, side.treatment, played).items()
         condition = side._replace(point=0)
         least = 1 + max(0, *(other.point for other in sides if other._replace(point=0) == condition))
-        found[side] = {key: run for key, run in runs if len(run.points) >= least and not run.unfinished}
-    return found
+        finished[side] = {key: run for key, run in runs if len(run.points) >= least and not run.unfinished}
+    return finished
 
 
 def judge_row(row: Claim, model: ModelVariant, conditions: Sequence[Condition]) -> JudgedRow:
     """Judge a comparison by the finished runs of its conditions."""
     finished = find_finished(row, model, conditions)
     samples = collect_samples(row, finished)
-    found = JudgedRow(row, str(model), any(finished.values()), *count_levels(samples))
+    judged = JudgedRow(row, str(model), any(finished.values()), *count_levels(samples.runs))
     if lacking := dict.fromkeys(str(side) for side, runs in finished.items() if not runs):
-        return replace(found, reason=f"no finished run with the experiment's limits of {', '.join(lacking)}")
-    if not samples:
-        return replace(found, reason="no seed has all values: no common seed, no prices, or no requests")
+        return replace(judged, reason=f"no finished run with the experiment's limits of {', '.join(lacking)}")
+    if not samples.runs:
+        return replace(judged, reason="no seed has all values: no common seed, no prices, or no requests")
     if is_free(row, samples):
-        return replace(found, reason="all prices are zero: speedrunner report DIR --prices NAME")
-    return judge_samples(found, samples)
+        return replace(judged, reason="all prices are zero: speedrunner report DIR --prices NAME")
+    return judge_samples(judged, samples)
 
 
-def is_free(row: Claim, samples: Mapping[RunKey, Sequence[numpy.ndarray]]) -> bool:
+def is_free(row: Claim, samples: Samples) -> bool:
     """Return whether a comparison is one of costs that are all 0, since all prices are zero."""
-    return row.is_usd and bool(samples) and not any(own.any() for each in samples.values() for own in each)
+    return row.is_usd and bool(samples.runs) and not samples.scale
 
 
-def judge_samples(found: JudgedRow, samples: Mapping[RunKey, Sequence[numpy.ndarray]]) -> JudgedRow:
+def judge_samples(judged: JudgedRow, samples: Samples) -> JudgedRow:
     """Return a comparison with the measured value, interval and verdict of its samples.
 
     Args:
-        samples: by wording and seed, an array for each environment with a column for A and one for B, if
-            there is one.
+        samples: for each environment, arrays with a column for A and one for B, if there is one.
     """
-    row = found.row
+    row = judged.row
     confidence = CONFIDENCE if None in (row.low, row.high) else EQUIVALENCE
     with numpy.errstate(divide="ignore", invalid="ignore"):
-        values = seed_values(samples, row.statistic)
-        measured = float(numpy.mean([*values.values()]))
-        resampled = bootstrap_statistic(samples, row.statistic, confidence)
-        tested = ttest_seeds({key: [value] for key, value in values.items()}, confidence)
-    ends = [end for each in (resampled, tested) if each and each.ends for end in each.ends]
+        measured = float(numpy.mean([*run_values(samples, row.statistic).values()]))
+        intervals = [
+            estimate.ends
+            for infer in (ttest_statistic, *[bootstrap_statistic] * (not samples.share_tasks))
+            if (estimate := infer(samples, row.statistic, confidence)) and estimate.ends
+        ]
+    if row.measure == "score" and not row.b and samples.is_share:
+        intervals.append(wilson_interval(measured, samples.tasks, confidence))
+    ends = [*chain(*intervals)]
     if not numpy.isfinite([measured, *ends]).all():
-        return replace(found, reason="the other value is 0 in some episodes, so the ratio has no interval")
-    found = replace(found, measured=measured)
+        return replace(judged, reason="the other value is 0 in some episodes, so the ratio has no interval")
+    judged = replace(judged, measured=measured)
     if row.b:
-        usual = [own for key, arrays in samples.items() if key[0] == min(samples)[0] for own in arrays]
+        usual = [
+            own for key, arrays in samples.runs.items() if key[0] == min(samples.runs)[0] for own in arrays
+        ]
         pairs = numpy.concatenate(usual)
         independent = paper_ttest((pairs[:, 0] - pairs[:, 1]).tolist())
-        found = replace(found, paper_p=independent and independent.p)
-    if found.seeds == 1:
-        return replace(found, reason="one seed, and 2 are needed: play others with run.seed=N")
+        judged = replace(judged, paper_p=independent and independent.p)
+    if judged.seeds == 1:
+        return replace(judged, reason="one seed, and 2 are needed: play others with run.seed=N")
+    if not ends:
+        return replace(judged, reason="all values are equal, which gives no interval")
     low, high = min(ends), max(ends)
-    if low == high and found.seeds == 2:
-        return replace(found, reason="2 seeds with equal values give no interval")
-    found = replace(found, low=low, high=high)
+    judged = replace(judged, low=low, high=high)
     least, most = row.ends
     if least < low and high < most:
-        return replace(found, verdict="supported")
+        return replace(judged, verdict="supported")
     if high < least or low > most:
-        return replace(found, verdict="contradicted")
-    return replace(found, reason=f"the interval is not wholly inside or outside the range ({row.range})")
+        return replace(judged, verdict="contradicted")
+    return replace(judged, reason=f"the interval is not wholly inside or outside the range ({row.range})")
 
 
-def collect_samples(
-    row: Claim, finished: Runs, point: int | None = None
-) -> dict[RunKey, list[numpy.ndarray]]:
+def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Samples:
     """Return the values by wording and seed, as `judge_samples` expects them.
 
     Args:
         point: place of the checkpoint; `None`: that of each side.
     """
-    samples = {}
+    values = {}
     for key in sorted(set.intersection(*map(set, finished.values()))):
-        arrays = []
+        frames = []
         for pair in row.pairs:
             runs = [(finished[side][key], side.point if point is None else point) for side in pair]
             columns = [run.values(run.points[at], row.measure) for run, at in runs]
-            arrays.append(pandas.concat(columns, axis=1, join="inner").to_numpy())
-        if all(map(len, arrays)):
-            samples[key] = arrays
-    return keep_crossing(samples)
+            frames.append(pandas.concat(columns, axis=1, join="inner"))
+        if all(map(len, frames)):
+            values[key] = frames
+    return match_tasks(keep_crossing(values))
 
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:

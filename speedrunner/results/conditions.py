@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from speedrunner.config.condition import COLUMNS, Choice, ConditionId, ModelVariant, Start, Treatment
 from speedrunner.config.schema import ModelOptions, changes_results, to_mapping
 from speedrunner.plain.plain_records import flat
-from speedrunner.results.inference import Estimate, RunKey, bootstrap_seeds, estimate_score
+from speedrunner.results.inference import Estimate, RunKey, Values, bootstrap_seeds, estimate_score
 from speedrunner.results.means import Spread, spread
 from speedrunner.results.run_result import RunResult
 
@@ -96,10 +96,9 @@ class Condition:
                 values.setdefault(point, []).append(value)
         return {point: found for point in sorted(values) if (found := spread(values[point]))}
 
-    def values(self, point: int, column: str) -> dict[RunKey, list[float]]:
+    def values(self, point: int, column: str) -> Values:
         """Return `RunResult.values` of the runs that have finished a checkpoint."""
-        runs = {key: run for key, run in self.runs.items() if point in run.points}
-        return {key: run.values(point, column).tolist() for key, run in runs.items()}
+        return {key: run.values(point, column) for key, run in self.runs.items() if point in run.points}
 
     def estimate(self, point: int, column: str) -> Estimate | None:
         """Return the mean over seeds with its interval; `None` without values."""

@@ -30,6 +30,7 @@ import msgspec
 from speedrunner.config.condition import COLUMNS
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import RunCosts
+from speedrunner.results.pricing import RuleName
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import RunData
 
@@ -75,7 +76,10 @@ MEANS = tuple(each.name for each in MEASURES)
 SPENT = tuple(each.name for each in MEASURES if each.is_spent)
 """Tokens by class, and USD: what an episode or a sleep takes."""
 
-AVERAGED = (*MEANS[:-1], "cost_usd", "cost_usd_cold", "thought_cut")
+RULES: tuple[RuleName, ...] = ("cold", "provider")
+"""Cache rules by which claims on USD are judged as well as by the engine's cache."""
+
+AVERAGED = (*MEANS[:-1], "cost_usd", *(f"cost_usd_{rule}" for rule in RULES), "thought_cut")
 """Columns of a checkpoint in the tables, per test episode; `thought_cut` is a share of the answers."""
 
 COUNTS = ("episodes", "unscored", "silent")

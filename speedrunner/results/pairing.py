@@ -19,12 +19,15 @@ from speedrunner.results.inference import (
     RESAMPLES,
     Estimate,
     RunKey,
+    average_columns,
     bootstrap_seeds,
+    bootstrap_statistic,
     count_levels,
     estimate_score,
     keep_crossing,
+    match_tasks,
     paper_ttest,
-    ttest_seeds,
+    ttest_statistic,
 )
 from speedrunner.results.means import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
@@ -39,8 +42,9 @@ WORLD = ("env.primitives", LIMITS, "env.tasks")
 POOLED = "scienceworld"
 """The environment of rows that pool both families, as in the caption of the paper's main figure."""
 
-Differences = dict[RunKey, list[float]]
-"""By wording and seed, the difference of each test task that has a value on both sides."""
+Differences = dict[RunKey, list["pandas.Series[float]"]]
+"""By wording and seed, in each environment, the difference of each test task that has a value on both
+sides."""
 
 
 class CannotCompare(Exception):
@@ -55,17 +59,17 @@ def pair_runs(first: Condition, second: Condition) -> dict[int, tuple[RunResult,
     return {run.seed: (run, other[run.seed]) for run in first.runs.values() if run.seed in other}
 
 
-def subtract_values(first: RunResult, second: RunResult, point: int, column: str) -> list[float]:
+def subtract_values(first: RunResult, second: RunResult, point: int, column: str) -> pandas.Series[float]:
     """Return the second run's value minus the first's of each test task that has a value in both."""
     one, other = first.values(point, column), second.values(point, column)
-    return (other - one.reindex(other.index)).dropna().tolist()
+    return (other - one.reindex(other.index)).dropna()
 
 
 def estimate_difference(first: Condition, second: Condition, point: int, column: str) -> Estimate | None:
     """Return the second side's mean minus the first's, over pairs of equal seed and task, with its bootstrap
     interval; `None` without pairs."""
     pairs = pair_runs(first, second)
-    return bootstrap_seeds({seed: subtract_values(*runs, point, column) for seed, runs in pairs.items()})
+    return bootstrap_seeds({(0, seed): subtract_values(*runs, point, column) for seed, runs in pairs.items()})
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -123,9 +127,10 @@ def compare(sides: Sequence[RunResult]) -> Comparison:
         for measure in MEASURES:
             for side in sides if measure.is_compared else ():
                 estimate = estimate_score if measure.name == "score" else bootstrap_seeds
-                mean = estimate({0: side.values(point, measure.name).tolist()})
-                pairs = [] if side is first else subtract_values(first, side, point, measure.name)
-                rows.append(Compared(point, measure.name, side.path, mean, bootstrap_seeds({0: pairs})))
+                mean = estimate({side.key: side.values(point, measure.name)})
+                pairs = {side.key: subtract_values(first, side, point, measure.name)}
+                difference = None if side is first else bootstrap_seeds(pairs)
+                rows.append(Compared(point, measure.name, side.path, mean, difference))
     notes = [note for side in sides for note in _notes(side, first, points)]
     notes += sorted({each for side in sides for each in side.caveats})
     return Comparison(rows, notes, [line for side in others if (line := _compare_code(side, first))])
@@ -266,13 +271,14 @@ def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:
 def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
     """Return the tests that respect seeds and wordings, with p of the paper's."""
     rows: list[tuple[Cell, ...]] = []
-    for names, found in _compare_all(pool_wordings(conditions)):
-        test, around = ttest_seeds(found), bootstrap_seeds(found)
-        usual = [value for key, own in found.items() if key[0] == min(found)[0] for value in own]
-        independent = paper_ttest(usual)
+    for names, paired in _compare_all(pool_wordings(conditions)):
+        samples = match_tasks(paired)
+        test, around = (judge(samples, average_columns) for judge in (ttest_statistic, bootstrap_statistic))
+        usual = [own for key, own in paired.items() if key[0] == min(paired)[0]]
+        independent = paper_ttest([value for own in usual for values in own for value in values])
         if test is None or around is None or independent is None:
             continue
-        counts = *count_levels(found), around.count
+        counts = *count_levels(paired), around.count
         t_test = test.mean, test.low, test.high, test.t, test.p
         rows.append((*names, *counts, *t_test, around.low, around.high, independent.p))
     columns = ["env", "model", "metric", "a", "b", "checkpoint", "wordings", "seeds", "pairs", "difference"]
@@ -293,14 +299,14 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, 
         last = max(point for points in common.values() for point in points)
         (env, method, model), other = a.names, b.names[1]
         for metric in TESTED:
-            differences = {
-                key: subtract_values(one, other, last, metric)
+            paired = {
+                key: [subtract_values(one, other, last, metric)]
                 for key, one, other in pairs
                 if last in common[key]
             }
-            differences = keep_crossing({key: own for key, own in differences.items() if own})
-            yield (env, model, metric, method, other, last), differences
-            found.setdefault((model, metric, method, other), {})[a.identity.env] = last, differences
+            paired = keep_crossing({key: own for key, own in paired.items() if len(own[0])})
+            yield (env, model, metric, method, other, last), paired
+            found.setdefault((model, metric, method, other), {})[a.identity.env] = last, paired
     for names, by_env in found.items():
         if all(family in by_env for family in FAMILIES):
             points, parts = zip(*(by_env[family] for family in FAMILIES), strict=True)
@@ -309,8 +315,8 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, 
 
 def _pool(parts: Sequence[Differences]) -> Differences:
     """Join the differences of environments, for the wordings and seeds that all of them have."""
-    keys = set.intersection(*(set(part) for part in parts))
-    return {key: [value for part in parts for value in part[key]] for key in sorted(keys)}
+    keys = set.intersection(*map(set, parts))
+    return {key: [own for part in parts for own in part[key]] for key in sorted(keys)}
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Condition]]:

@@ -9,7 +9,7 @@ evaluations of a stored policy, the two cannot be separated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite, isnan, nan, sqrt
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from speedrunner.results.claims import (
     list_claims,
 )
 from speedrunner.results.conditions import group_runs, played_models
-from speedrunner.results.inference import CONFIDENCE, RunKey, seed_values
+from speedrunner.results.inference import CONFIDENCE, Samples, run_values
 from speedrunner.results.pricing import price_list
 from speedrunner.results.run_result import RunResult, read_or_describe
 from speedrunner.results.writing import caption
@@ -66,7 +66,7 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
             power = 1 - (1 - POWER) / len({row.counted_as for row in claim})
             needs = [estimate_need(row, own, power) for row, own in zip(claim, runs, strict=True)]
             samples = [collect_samples(row, own) for row, own in zip(claim, runs, strict=True)]
-            if min(map(len, samples)) > 1 and any(map(is_free, claim, samples)):
+            if min(len(own.runs) for own in samples) > 1 and any(map(is_free, claim, samples)):
                 left[f"on USD, as all prices are zero: speedrunner sweep --power {folder} --prices NAME"] += 1
             elif not all(needs):
                 left["of which a side lacks two finished seeds or values"] += 1
@@ -95,14 +95,14 @@ def _hours_of_a_seed(runs: Sequence[Runs]) -> float | None:
 def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     """Return what a comparison needs for a power; `None` without two seeds, or without an effect."""
     samples = collect_samples(row, runs)
-    if len(samples) < 2:
+    if len(samples.runs) < 2:
         return None
     effect, total, between, episode = split_variance(row, samples)
     if not isfinite(effect + total + episode):
         return None
     start = collect_samples(row, runs, point=0)
     # Measures that need a library have no value at the first checkpoint: all their deviation is learned.
-    before = split_variance(row, start) if len(start) > 1 else (nan, nan, 0.0, nan)
+    before = split_variance(row, start) if len(start.runs) > 1 else (nan, nan, 0.0, nan)
     played = [run for own in runs.values() for run in own.values()]
     learns = any(len(run.skills) or run.checkpoints["notes"].any() for run in played)
     is_split = learns and before != (effect, total, between, episode)  # equal: the same checkpoint
@@ -112,22 +112,20 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     return seeds_needed(margins, sqrt(total), power), effect, *deviations
 
 
-def split_variance(
-    row: Claim, samples: Mapping[RunKey, Sequence[numpy.ndarray]]
-) -> tuple[float, float, float, float]:
+def split_variance(row: Claim, samples: Samples) -> tuple[float, float, float, float]:
     """Return the mean and the variance of the seeds' values, the part of this variance that is between
     seeds, and the variance of an episode's value within a seed (of a ratio, to first order)."""
     with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
-        values = [*seed_values(samples, row.statistic).values()]
+        values = [*run_values(samples, row.statistic).values()]
     within = [0.0]
-    for own in (own for arrays in samples.values() for own in arrays if len(own) > 1):
+    for own in (own for arrays in samples.runs.values() for own in arrays if len(own) > 1):
         first, last = own.mean(axis=0)[[0, -1]]
         ratio = first / last if last else float("nan")
         slope = {"value": 0.0, "difference": 1.0, "ratio": ratio}[row.relation]
         scale = last if row.relation == "ratio" else 1.0
         within.append(float(numpy.var((own[:, 0] - slope * own[:, -1]) / scale, ddof=1)))
     episode = sum(within) / max(1, len(within) - 1)
-    episodes = sum(len(own) for arrays in samples.values() for own in arrays) / len(samples)
+    episodes = sum(map(sum, samples.sizes)) / len(samples.runs)
     total = float(numpy.var(values, ddof=1))
     return float(numpy.mean(values)), total, max(0.0, total - episode / episodes), episode
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from serving.meter import LedgerRow
 from serving.usage import Prices, Usage
@@ -53,7 +54,7 @@ class CacheRule(msgspec.Struct, frozen=True):
             left[conversation] = max(left.get(conversation, 0), usage.prompt + usage.completion)
         elif self.name == "provider":
             cached = cached // self.step * self.step if cached >= self.minimum else 0
-        return usage if cached == usage.cached else msgspec.structs.replace(usage, cached=cached)
+        return usage if cached == usage.cached else replace(usage, cached=cached)
 
 
 class PriceBook(msgspec.Struct, frozen=True):
@@ -64,12 +65,18 @@ class PriceBook(msgspec.Struct, frozen=True):
         models: the price list of each model that is paid by the token.
         measured: how it was measured, if `speedrunner bench tokens` did.
         rule: which prompt tokens count as cached.
+        provider: the rule of the list's provider, or of OpenAI if the list has none.
     """
 
     name: str
     models: dict[str, Prices]
     measured: MeasuredPrices | None = None
     rule: CacheRule = CacheRule()
+    provider: CacheRule = CacheRule("provider", 1024, 128)
+
+    def by_rule(self, rule: RuleName) -> PriceBook:
+        """Return the same prices by another cache rule."""
+        return replace(self, rule=self.provider if rule == "provider" else CacheRule(rule))
 
     @property
     def title(self) -> str:
@@ -93,7 +100,7 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
         rule: name of the cache rule.
 
     Raises:
-        InvalidConfig: the price list does not exist, or has no provider's rule.
+        InvalidConfig: the price list does not exist.
         StorageError: the run cannot be read.
     """
     if not run.processes:
@@ -103,26 +110,16 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
     newest = run.processes[-1]
     model_configs = {model_config.name: model_config for model_config in (newest.actor, newest.inducer)}
     chosen = run.settings.prices if prices is None else price_list(prices)
-    cache_rule = _cache_rule(chosen, rule, prices or OWN)
-    if prices is None:
-        return PriceBook(OWN, newest.prices, chosen.measured_whole, cache_rule)
-    own = {name: model_config.prices for name, model_config in model_configs.items()}
-    if chosen.whole:
-        own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
-    lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
-    name = Path(prices).name.removesuffix(".yaml")
-    return PriceBook(name, lists, chosen.measured_whole, cache_rule)
-
-
-def _cache_rule(prices: PricesConfig, rule: RuleName, name: str) -> CacheRule:
-    if rule != "provider":
-        return CacheRule(rule)
-    if prices.cache_minimum is None:
-        raise InvalidConfig(
-            f"--cache-rule provider: no cache_minimum in the price list ({name}); add the provider's rule"
-            " (OpenAI's is `cache_minimum: 1024` and `cache_step: 128`), or use --prices gpt-5.4-mini"
-        )
-    return CacheRule(rule, prices.cache_minimum, prices.cache_step)
+    book = PriceBook(OWN, newest.prices, chosen.measured_whole)
+    if prices is not None:
+        own = {name: model_config.prices for name, model_config in model_configs.items()}
+        if chosen.whole:
+            own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
+        lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
+        book = replace(book, name=Path(prices).name.removesuffix(".yaml"), models=lists)
+    if chosen.cache_minimum is not None:
+        book = replace(book, provider=CacheRule("provider", chosen.cache_minimum, chosen.cache_step))
+    return book.by_rule(rule)
 
 
 def price_list(name: str) -> PricesConfig:

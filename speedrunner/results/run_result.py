@@ -17,8 +17,8 @@ from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.inference import RunKey
 from speedrunner.results.ledger import RunCosts, gpu_hours, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
-from speedrunner.results.means import add_costs, average_tests
-from speedrunner.results.pricing import OWN, CacheRule, PriceBook, price_book
+from speedrunner.results.means import RULES, add_costs, average_tests
+from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
@@ -37,8 +37,8 @@ class RunResult:
         book: the prices.
         episodes: see `frame_episodes`.
         checkpoints: the finished ones: rows of `average_tests`; from `read_result` those of
-            `frame_checkpoints`, with the columns `LIBRARY`, and `sleep_usd_cold` and `cost_usd_cold` by the
-            cache rule `cold`, as `usd_cold` of `episodes`.
+            `frame_checkpoints`, with the columns `LIBRARY`, and `sleep_usd_RULE` and `cost_usd_RULE` by each
+            of `RULES`, as `usd_RULE` of `episodes`.
         unfinished: planned checkpoints that are not finished.
         sleeps: see `frame_sleeps`.
         skills: see `frame_skills`.
@@ -97,8 +97,8 @@ class RunResult:
     def values(self, point: int, column: str) -> pandas.Series[float]:
         """Return the known values of a column in the scored test episodes of a checkpoint, by task.
 
-        `cost_usd` is the USD of an episode with the checkpoint's share of the sleeps, `cost_usd_cold` the
-        same by the cache rule `cold`. A column of `LIBRARY` has one value, and so has `instability`: the
+        `cost_usd` is the USD of an episode with the checkpoint's share of the sleeps, `cost_usd_RULE` the
+        same by another cache rule. A column of `LIBRARY` has one value, and so has `instability`: the
         standard deviation of the score over the checkpoints after the first.
         """
         if column in LIBRARY:
@@ -187,12 +187,13 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         history, episodes = skill_history(run), frame_episodes(run.episodes, costs)
     skills, sleeps = frame_skills(history), frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
-    if costs is not None:
-        costs = run_costs(run, msgspec.structs.replace(book, rule=CacheRule("cold")))
-    cold = frame_episodes(run.episodes if costs else [], costs)
-    episodes["usd_cold"] = cold["usd"]
-    found = add_costs(run, cold, frame_sleeps(run, costs))[["sleep_usd", "cost_usd"]]
-    checkpoints = checkpoints.join(found.add_suffix("_cold"))
+    for rule in RULES:
+        if costs is not None:
+            costs = run_costs(run, book.by_rule(rule))
+        priced = frame_episodes(run.episodes if costs else [], costs)
+        episodes[f"usd_{rule}"] = priced["usd"]
+        means = add_costs(run, priced, frame_sleeps(run, costs))[["sleep_usd", "cost_usd"]]
+        checkpoints = checkpoints.join(means.add_suffix(f"_{rule}"))
     hours = None if costs is None else gpu_hours(run.processes[-1].actor, costs.engine_s)
     return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills, gpu_hours=hours)
 

@@ -32,6 +32,7 @@ from speedrunner.methods.speedrunner import speedrunner_method
 from speedrunner.methods.voyager import rollout
 from speedrunner.results import libraries, means, paper
 from speedrunner.results.claims import Claim, list_claims
+from speedrunner.results.means import RULES
 from speedrunner.results.pricing import CacheRule
 from speedrunner.results.run_result import RunResult
 from speedrunner.runs.plan import Step, plan_run
@@ -222,7 +223,8 @@ def test_section_6() -> None:
     assert {config.run.rollouts for config in shift} == {0, 200}
     assert all(config.run.carry_history for config in shift)
     assert any(config.run.rollouts == 0 and config.env.options.get("family") == 3 for config in shift)
-    assert {claim.measure for claim in claims() if claim.claim == "retention-cost"} == {"usd", "usd_cold"}
+    usd = {claim.measure for claim in claims() if claim.claim == "retention-cost"}
+    assert usd == {"usd", "usd_cold", "usd_provider"}
 
 
 def test_appendix_a() -> None:
@@ -249,7 +251,8 @@ def test_appendix_a() -> None:
     assert cost == pytest.approx((1 * 1 + 2 * 2 + (3 + 4) * 10) / 1e6)
     assert CacheRule().name == "engine"
     measures = [claim.measure for claim in claims() if claim.is_usd]
-    assert measures[1::2] == [f"{measure}_cold" for measure in measures[::2]]
+    for place, rule in enumerate(RULES, start=1):
+        assert measures[place::3] == [f"{measure}_{rule}" for measure in measures[::3]]
     assert not any(config.prices.given for config in experiments())
     assert astuple(QWEN.prices) == (0, 0, 0)
     for name, expected in (

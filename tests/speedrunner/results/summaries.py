@@ -14,7 +14,7 @@ from speedrunner.config.condition import Choice, ConditionId, ModelVariant, Trea
 from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConfig
 from speedrunner.results.frames import frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.means import SPENT, average_tests
+from speedrunner.results.means import RULES, SPENT, average_tests
 from speedrunner.results.paper import ENVS, TREATMENTS
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.run_result import LIBRARY, RunResult
@@ -102,8 +102,9 @@ def _frame(points: Sequence[Evaluation]) -> tuple[pandas.DataFrame, pandas.DataF
     found = [by_rollouts[rollouts] for rollouts in checkpoints.index]
     checkpoints["sleep_usd"] = [point.sleep_usd for point in found]
     checkpoints["cost_usd"] = checkpoints["actor_usd"] + checkpoints["sleep_usd"]
-    checkpoints[["sleep_usd_cold", "cost_usd_cold"]] = checkpoints[["sleep_usd", "cost_usd"]]
-    episodes["usd_cold"] = episodes["usd"]
+    for rule in RULES:
+        checkpoints[[f"sleep_usd_{rule}", f"cost_usd_{rule}"]] = checkpoints[["sleep_usd", "cost_usd"]]
+        episodes[f"usd_{rule}"] = episodes["usd"]
     checkpoints["rollout_usd"] = float("nan")
     for amount in SPENT:
         checkpoints[f"training_{amount}"] = [point.spent.get(amount, float("nan")) for point in found]

@@ -20,7 +20,7 @@ from speedrunner.results.claims import (
 )
 from speedrunner.results.conditions import FAMILIES, group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.means import AVERAGED, MEANS
+from speedrunner.results.means import AVERAGED, MEANS, RULES
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
@@ -56,6 +56,13 @@ def runs_of(
     ]  # fmt: skip
 
 
+def near(value: float) -> list[list[float]]:
+    """Values of three seeds that play the same three tasks; a seed and a task change 0.1%, and the mean is
+    `value`."""
+    changes = (-0.001, 0.0, 0.001)
+    return [[value + change * abs(value) + own * abs(value) for own in changes] for change in changes]
+
+
 def libraries(method: str, sizes: Sequence[int], env: str = "crafter") -> list[RunResult]:
     found = []
     for seed, size in enumerate(sizes):
@@ -71,10 +78,10 @@ class TestVerdict:
         ("scores", "verdict", "reason"),
         [
             ([[1, 1], [1, 1], [0.98, 1]], "supported", ""),
-            ([[0.5, 0.6]] * 3, "contradicted", ""),
+            ([[0.5, 0.6, 0.5]] * 3, "contradicted", ""),
             ([[1, 1], [1, 0.6], [0.9, 1]], "undecided", "the interval is not wholly inside or outside"),
             ([[1.0] * 30], "undecided", "one seed, and 2 are needed"),
-            ([[1.0, 1.0]] * 2, "undecided", "2 seeds with equal values give no interval"),
+            ([[0.99, 0.99]] * 3, "undecided", "all values are equal, which gives no interval"),
         ],
     )
     def test_is_that_of_the_whole_interval(
@@ -96,11 +103,22 @@ class TestVerdict:
         assert found.deciding.measured == pytest.approx(0.7 / 3)
 
     def test_of_a_difference_pairs_the_episodes_of_a_seed(self) -> None:
-        scores = [[0.1 * n for n in range(10)]] * 3
-        ours = runs_of("asi_replay", "score", [[each + 0.05 for each in own] for own in scores], FAMILIES[0])
+        scores, more = [[0.1 * n for n in range(3)]] * 3, near(0.05)
+        better = [[a + b for a, b in zip(*each, strict=True)] for each in zip(scores, more, strict=True)]
+        ours = runs_of("asi_replay", "score", better, FAMILIES[0])
         found = judge("replay-score", ours + runs_of("asi", "score", scores, FAMILIES[0]))
         assert found.verdict == "supported"
-        assert (found.deciding.low, found.deciding.high) == (pytest.approx(0.05), pytest.approx(0.05))
+        assert (found.deciding.low, found.deciding.high) == (
+            pytest.approx(0.05, rel=0.01),
+            pytest.approx(0.05, rel=0.01),
+        )
+
+    def test_of_equal_shares_is_that_of_their_own_interval_in_which_a_task_counts_once(self) -> None:
+        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0] * 20] * 3))
+        assert (found.verdict, found.deciding.high) == ("undecided", 1.0)
+        assert found.deciding.low == pytest.approx(0.839, abs=5e-4)  # Wilson's of 20 of 20
+        many = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0] * 90] * 3))
+        assert many.verdict == "supported"
 
     @pytest.mark.parametrize(
         ("tokens", "verdict"),
@@ -117,7 +135,7 @@ class TestVerdict:
             run
             for family, score in zip(FAMILIES, (0.2, 0.6), strict=True)
             for method, value in (("speedrunner", score), ("opo", 0.4))
-            for run in runs_of(method, "score", [[value]] * 3, family)
+            for run in runs_of(method, "score", near(value), family)
         ]
         found = judge("scienceworld-tie", runs)
         assert (found.verdict, found.deciding.measured) == ("supported", pytest.approx(0.0))
@@ -127,10 +145,12 @@ class TestVerdict:
         )
 
     def test_of_a_change_compares_the_last_checkpoint_with_the_first(self) -> None:
-        grows = runs_of("opo", "output", [[90, 110], [95, 105], [99, 101]], "crafter", start=40)
+        grows = runs_of(
+            "opo", "output", [[90, 110, 100], [95, 105, 100], [99, 101, 100]], "crafter", start=40
+        )
         found = judge("opo-grows", grows)
         assert (found.verdict, found.deciding.measured) == ("supported", pytest.approx(60))
-        falls = runs_of("opo", "output", [[9, 11], [9, 10], [9, 9]], "crafter", start=40)
+        falls = runs_of("opo", "output", [[9, 11, 10], [9, 10, 10], [9, 9, 10]], "crafter", start=40)
         assert judge("opo-grows", falls).verdict == "contradicted"
 
     def test_of_libraries_has_one_value_for_each_seed(self) -> None:
@@ -159,7 +179,7 @@ class TestSeveralComparisons:
         return [
             run
             for method, value in zip(methods, values, strict=False)
-            for run in runs_of(method, "score", [[value]] * 3, "crafter")
+            for run in runs_of(method, "score", near(value), "crafter")
         ]
 
     def test_one_that_is_contradicted_contradicts_the_claim_and_explains_it(self) -> None:
@@ -167,19 +187,29 @@ class TestSeveralComparisons:
         assert found.verdict == "contradicted"
         assert found.deciding.row.comparison == "score of crafter asi is below 0.3"
 
-    def test_one_of_usd_counts_once_though_both_cache_rules_judge_it(self) -> None:
+    def test_one_of_usd_counts_once_though_three_cache_rules_judge_it(self) -> None:
         ours, react = (
-            runs_of(name, "usd", [[usd]] * 3, "crafter")
-            for name, usd in (("speedrunner", 0.1), ("react", 0.2))
+            runs_of(name, "usd", near(usd), "crafter") for name, usd in (("speedrunner", 0.1), ("react", 0.2))
         )
         found = judge("dominates-in-usd", ours + react)
         assert [each.row.measure for each in found.rows if each.measured is not None] == [
             "score",
             "cost_usd",
             "cost_usd_cold",
+            "cost_usd_provider",
         ]
         assert found.direction == "1 of 2"  # the scores are equal
-        assert (len(found.rows), len({each.row.counted_as for each in found.rows})) == (30, 20)
+        assert (len(found.rows), len({each.row.counted_as for each in found.rows})) == (40, 20)
+
+    def test_one_of_usd_is_contradicted_if_one_cache_rule_contradicts_it(self) -> None:
+        ours, react = (
+            runs_of(name, "usd", near(usd), "crafter") for name, usd in (("speedrunner", 0.1), ("react", 0.2))
+        )
+        for run in ours:
+            run.episodes["usd_provider"] = 3 * run.episodes["usd"]
+        found = judge("dominates-in-usd", ours + react)
+        assert found.verdict == "contradicted"
+        assert found.deciding.row.measure == "cost_usd_provider"
 
     def test_a_missing_one_leaves_the_claim_undecided_and_is_named(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14))
@@ -198,14 +228,14 @@ class TestSeveralComparisons:
         runs = []
         for envs, score in zip((("crafter",), FAMILIES, ("babyai",)), scores, strict=True):
             for env in envs if score is not None else ():
-                runs += runs_of("speedrunner", "score", [[0.5]] * 3, env)
-                runs += runs_of("speedrunner-no-interpreter", "score", [[float(score or 0)]] * 3, env)
+                runs += runs_of("speedrunner", "score", near(0.5), env)
+                runs += runs_of("speedrunner-no-interpreter", "score", near(score or 0), env)
         assert judge("interpreter-score", runs).verdict == verdict
 
 
 class TestRuns:
     def test_an_unfinished_seed_does_not_count(self) -> None:
-        runs = runs_of("speedrunner", "score", [[1.0], [1.0], [1.0]])
+        runs = runs_of("speedrunner", "score", near(0.99))
         runs += [summary("babyai", "speedrunner", 3, checkpoint(150, [{"score": 0.0}]), unfinished=[200])]
         found = judge("babyai-near-perfect", runs)
         assert (found.verdict, found.deciding.seeds) == ("supported", 3)
@@ -218,7 +248,7 @@ class TestRuns:
         assert judged.reason == "no finished run with the experiment's limits of opo on babyai"
 
     def test_a_run_with_other_limits_or_another_schedule_does_not_count_and_a_note_says_so(self) -> None:
-        runs = runs_of("speedrunner", "score", [[1.0], [1.0], [1.0]])
+        runs = runs_of("speedrunner", "score", near(0.99))
         short = [
             *runs_of("speedrunner", "score", [[0.0]] * 3, model="b", rollouts=1, max_actions=150),
             *runs_of("speedrunner", "score", [[0.0]] * 3, model="c", test_episodes=3),
@@ -241,7 +271,7 @@ class TestRuns:
 
     def test_a_claim_about_one_model_uses_its_runs_alone(self) -> None:
         def calls(model: str, last: float) -> list[RunResult]:
-            return runs_of("speedrunner", "llm_calls", [[last]] * 3, "crafter", start=100.0, model=model)
+            return runs_of("speedrunner", "llm_calls", near(last), "crafter", start=100.0, model=model)
 
         runs = calls("gemini-3-flash-preview", 6.0) + calls("qwen", 90.0)
         assert judge("gemini-calls", runs).verdict == "supported"
@@ -260,16 +290,14 @@ class TestRuns:
 
 class TestTables:
     def test_have_a_row_for_each_claim_and_model(self) -> None:
-        runs = runs_of("speedrunner", "score", [[1.0]] * 3) + runs_of(
-            "react", "score", [[0.7]] * 3, model="b"
-        )
+        runs = runs_of("speedrunner", "score", near(0.99)) + runs_of("react", "score", near(0.7), model="b")
         judged = judge_claims(CLAIMS, group_runs(runs)[0])
         claims, comparisons = claim_tables(judged)
         assert len(claims.rows) == len(judged)
         rows = [dict(zip(claims.columns, row, strict=True)) for row in claims.rows]
         (row,) = (each for each in rows if (each["claim"], each["model"]) == ("babyai-start", "b"))
         assert (row["verdict"], row["measured"], row["low"], row["high"], row["seeds"]) == (
-            "supported", pytest.approx(0.7), pytest.approx(0.7), pytest.approx(0.7), 3,
+            "supported", pytest.approx(0.7), pytest.approx(0.7, rel=0.01), pytest.approx(0.7, rel=0.01), 3,
         )  # fmt: skip
         (row,) = (each for each in rows if (each["claim"], each["model"]) == ("zombies-ours", "b"))
         assert (row["verdict"], row["has_runs"]) == ("undecided", 0)
@@ -288,7 +316,8 @@ class TestTheFile:
             assert not any(row.text or row.needed for row in others)
 
     def test_each_comparison_has_known_measures_a_range_and_a_second_condition_if_it_compares(self) -> None:
-        measures = {*MEANS, *AVERAGED, "usd_cold", "instability", *LibraryStatistics.__struct_fields__}
+        measures = {*MEANS, *AVERAGED, "instability", *LibraryStatistics.__struct_fields__}
+        measures |= {f"usd_{rule}" for rule in RULES}
         for each in (row for rows in CLAIMS for row in rows):
             assert each.measure in measures
             assert each.group

@@ -10,11 +10,12 @@ import pytest
 
 from speedrunner.results import power
 from speedrunner.results.claims import Claim
+from speedrunner.results.inference import Samples
 from speedrunner.results.power import MOST, estimate_need, seeds_needed, split_variance
 from tests.scripted_runs import in_process
 from tests.speedrunner.results.summaries import checkpoint, summary
 from tests.synthetic_sweep import write_sweep
-from tests.verdict_simulation import AT_THE_END, simulate
+from tests.verdict_simulation import ABOVE_0, AT_THE_END, HARD_AND_EASY, World, simulate
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,8 @@ def test_seeds_are_those_of_tables(margins: list[float], deviation: float, seeds
 
 def test_variance_is_split_into_seeds_and_episodes() -> None:
     random = numpy.random.default_rng(0)
-    samples = {seed: [random.normal(0, 2, (400, 1)) + random.normal(0, 3)] for seed in range(300)}
+    runs = {(0, seed): [random.normal(0, 2, (400, 1)) + random.normal(0, 3)] for seed in range(300)}
+    samples = Samples(runs, share_tasks=False)
     claim = Claim("c", a="x a", low=0.0)
     _, total, between, episode = split_variance(claim, samples)
     assert episode == pytest.approx(4, rel=0.05)
@@ -96,11 +98,19 @@ def test_power_of_nothing_is_an_error(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {reason}\n")
 
 
+def test_seeds_that_share_their_tasks_do_not_multiply_them() -> None:
+    wrong = {
+        nested: 100 - simulate(ABOVE_0, HARD_AND_EASY, 0.0, 5, 100, nested=nested)["undecided"]
+        for nested in (True, False)
+    }
+    assert wrong[False] <= 5 < 15 <= wrong[True]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("claim", "effect", "wordings"), AT_THE_END)
+@pytest.mark.parametrize(("claim", "world", "effect", "wordings"), AT_THE_END)
 def test_of_1000_cases_at_the_end_of_the_range_at_most_five_percent_are_decided(
-    claim: Claim, effect: float, wordings: int
+    claim: Claim, world: World, effect: float, wordings: int
 ) -> None:
-    found = simulate(claim, effect, 3, 1000, wordings)
-    assert found["supported"] + found["contradicted"] <= 50
-    assert found["undecided"] >= 950
+    verdicts = simulate(claim, world, effect, 3, 1000, wordings=wordings)
+    assert verdicts["supported"] + verdicts["contradicted"] <= 50
+    assert verdicts["undecided"] >= 950

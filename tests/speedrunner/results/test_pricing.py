@@ -23,7 +23,6 @@ from speedrunner.results.writing import list_rows
 from speedrunner.store.records import Policy, PrefixChange
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
-from tests.scripted_runs import in_process
 from tests.speedrunner.results.ledgers import measured_list, play, row
 from tests.speedrunner.results.test_means import CONFIG, learn
 from tests.speedrunner.run_samples import process
@@ -203,8 +202,10 @@ def test_costs_are_those_of_the_ledger_and_each_request_is_paid_once(run: Path, 
     require_costs(run, "m", rule, batch=2)
 
 
-def test_the_rule_of_a_provider_needs_a_list_with_a_minimum() -> None:
-    stored = Path(__file__).parents[2] / "data/format_2"
-    error = in_process("cost", str(stored), "--cache-rule", "provider").stderr
-    assert "no cache_minimum in the price list (the run's own); add" in error
-    assert "`cache_minimum: 1024` and `cache_step: 128`" in error
+def test_the_rule_of_a_provider_is_that_of_the_list_or_else_of_openai(
+    tiny_model_config: ModelConfig, tmp_path: Path
+) -> None:
+    data = write_run(tmp_path, tiny_model_config)
+    gemini, zero = (price_book(data, name, "provider").rule for name in ("gemini-3-flash-preview", "zero"))
+    assert gemini == CacheRule("provider", 1024, 1)
+    assert zero == CacheRule("provider", 1024, 128)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pandas import Series
 
 from speedrunner.config.condition import ModelVariant
 from speedrunner.results.conditions import ASI, BABYAI, OURS, continue_in, group_runs
-from speedrunner.results.inference import bootstrap_seeds, paper_ttest, ttest_seeds
+from speedrunner.results.inference import (
+    average_columns,
+    bootstrap_seeds,
+    match_tasks,
+    paper_ttest,
+    ttest_statistic,
+)
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
@@ -34,8 +41,9 @@ class TestPairs:
         theirs = [scores("react", 0, 0.5, 0.5), scores("react", 1, 0.0, 0.25)]
         found = tables(*ours, *theirs, scores("react", 2, 0.0, 0.0))
         row = rows(found["ttests"])[0]
-        differences = {(0, 0): [0.5, 0.0], (0, 1): [1.0, -0.25]}
-        test, around = ttest_seeds(differences), bootstrap_seeds(differences)
+        differences = {(0, 0): Series([0.5, 0.0]), (0, 1): Series([1.0, -0.25])}
+        test = ttest_statistic(match_tasks({key: [own] for key, own in differences.items()}), average_columns)
+        around = bootstrap_seeds(differences)
         paper = paper_ttest([0.5, 0.0, 1.0, -0.25])
         assert test is not None
         assert around is not None
