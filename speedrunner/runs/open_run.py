@@ -24,7 +24,7 @@ from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
-from speedrunner.runs.progress import Progress
+from speedrunner.runs.progress import Progress, Ticks
 from speedrunner.runs.servers import Engines
 from speedrunner.runs.setup import Setup, check_models, find_policy, first_policy
 from speedrunner.runs.shutdown import Shutdown
@@ -114,13 +114,17 @@ def _spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float
 
 @asynccontextmanager
 async def open_run(
-    setup: Setup, console: Console, fit: Callable[[Setup], Awaitable[Setup]], name: str = ""
+    setup: Setup,
+    console: Console,
+    fit: Callable[[Setup], Awaitable[Setup]],
+    name: str = "",
+    ticks: Ticks | None = None,
 ) -> AsyncIterator[OpenRun | None]:
     """Own a run's directory while the context lasts; yield `None` if the run is finished.
 
     Args:
         fit: returns a setup with models that fit the GPUs here, or their server.
-        name: prefix of each progress line, if several runs share a terminal.
+        name, ticks: prefix of each progress line, and their times, if several runs share a terminal.
 
     Raises:
         InvalidPlan: there is nothing to play, or too few tasks.
@@ -148,7 +152,7 @@ async def open_run(
         episodes = sum(len(step.tasks) for step in steps)
         before = episodes - sum(len(due.tasks) for due in left)
         claim = _claim(directory, setup, initial)
-        with claim, Progress(console, episodes, before, name) as progress:
+        with claim, Progress(console, episodes, before, name, ticks) as progress:
             setup = await fit(setup)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)

@@ -16,7 +16,7 @@ from serving.meter import Reconciliation
 from speedrunner.plain.console import visible
 from speedrunner.runs.open_run import OpenRun, open_run
 from speedrunner.runs.planned_runs import AHEAD, PlannedRun, is_unfinished, split_by_server
-from speedrunner.runs.progress import Progress
+from speedrunner.runs.progress import Progress, Ticks
 from speedrunner.runs.servers import Engines, fit_models, serve_models
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
@@ -139,6 +139,7 @@ class _Session:
     unfinished: set[str]
     failures: dict[str, str] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
+    ticks: Ticks = field(default_factory=Ticks)
 
     @property
     def is_single(self) -> bool:
@@ -223,7 +224,7 @@ class _RunsOfServer:
                 setup, progress = first.setup, first.progress
             else:
                 setup = self._server_setup
-                progress = stack.enter_context(Progress(session.console, 1, 0, "sweep"))
+                progress = stack.enter_context(Progress(session.console, 1, 0, "sweep", session.ticks))
             own = first.directory.path
             folder, prefix = (own, "") if session.log_prefix is None else (own.parent, session.log_prefix)
             engines = await stack.enter_async_context(serve_models(setup, folder, progress, prefix))
@@ -252,7 +253,8 @@ class _RunsOfServer:
             directory, workers = AsyncExitStack(), AsyncExitStack()
             try:
                 name = "" if session.is_single else planned.name
-                opening = open_run(planned.setup, session.console, self._fit_models, name)
+                fit = self._fit_models
+                opening = open_run(planned.setup, session.console, fit, name, session.ticks)
                 run = await directory.enter_async_context(opening)
                 if run is None:  # it was finished before, perhaps by another process meanwhile
                     await directory.aclose()

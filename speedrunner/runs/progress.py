@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Self
 
 from rich.console import Console
@@ -18,10 +19,17 @@ from speedrunner.store.episode_summary import MANY_REPEATS, count_repeats
 from speedrunner.store.records import Trajectory
 
 PLAIN_EVERY_S = 15.0
-"""Seconds between two plain lines of one step, or of one wait."""
+"""Seconds between two plain lines about work that goes on, or one wait."""
 
 FEW = 3
 """Minimum number of finished episodes for an estimate of the remaining time."""
+
+
+@dataclass
+class Ticks:
+    """The monotonic time of the last plain line, which the runs on one terminal share."""
+
+    last_s: float = 0.0
 
 
 class Progress:
@@ -33,9 +41,12 @@ class Progress:
         total: episodes of the whole plan.
         finished: the number that an earlier process finished.
         name: prefix of each line. With a name, no line is live, since several runs share the terminal.
+        ticks: shared with these runs, of which one prints a line now and then.
     """
 
-    def __init__(self, console: Console, total: int, finished: int, name: str = "") -> None:
+    def __init__(
+        self, console: Console, total: int, finished: int, name: str = "", ticks: Ticks | None = None
+    ) -> None:
         self._console = console
         self._lead = f"{name}: " if name else ""
         self._is_live = console.is_terminal and not name
@@ -48,7 +59,7 @@ class Progress:
         self._steps: dict[str, tuple[int, int]] = {}  # finished parts, total parts
         self._terminations: Counter[str] = Counter()
         self._calls = self._repeated = 0
-        self._told = 0.0
+        self._ticks = ticks or Ticks()
         self._waiting = ""
         self._live = Live(console=console, get_renderable=self.text, refresh_per_second=4, transient=True)
 
@@ -71,7 +82,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a permanent line."""
-        self._told, self._waiting = time.monotonic(), ""
+        self._ticks.last_s, self._waiting = time.monotonic(), ""
         self._console.print(Text(visible(self._lead + line)), soft_wrap=True)
 
     def waiting(self, line: str) -> None:
@@ -119,7 +130,7 @@ class Progress:
         return (time.monotonic() - self._began) / self._played * (self._total - self._finished)
 
     def _say_now_and_then(self, line: str) -> None:
-        if not self._is_live and time.monotonic() - self._told >= PLAIN_EVERY_S:
+        if not self._is_live and time.monotonic() - self._ticks.last_s >= PLAIN_EVERY_S:
             self.say(line)
 
     def text(self) -> Text:

@@ -13,7 +13,6 @@ from serving.sizing import cache_on, fit
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
-from serving.usage import Prices
 from serving.weights import prepare
 from tests.gpu_kinds import GPUS, SHAPES, with_config
 
@@ -40,19 +39,6 @@ class TestEveryCard:
             assert "reasoning-parser" not in flags  # it would hold a grammar back until the thinking's end
             assert flags["enable-prompt-tokens-details"] is True
             assert flags["generation-config"] == "vllm"  # sampling is the model config's
-
-    def test_thinking_budgets_prices_and_efforts_are_the_stated_ones(self, name: str) -> None:
-        model_config = MODEL_CONFIGS[name]
-        if name in ON_GPUS:
-            assert model_config.prices == Prices(uncached=0, cached=0, output=0)
-            assert model_config.role("actor").thinking_tokens == 256
-            assert model_config.role("inducer").thinking_tokens == 2048
-            # Qwen's documentation ends a thinking region at its budget with this sentence.
-            thinks = model_config.thinking != "none"
-            assert ("Considering the limited time" in model_config.thinking_closing) == thinks
-        if model_config.hosted:
-            assert model_config.role("actor").reasoning_effort == "low"
-            assert model_config.role("inducer").reasoning_effort == "medium"
 
 
 @pytest.mark.parametrize("name", sorted(ON_GPUS))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import filecmp
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from serving.model_configs import load_model_config
 from serving.weights import prepare
@@ -16,22 +13,10 @@ from tests.models.conftest import run_recipe
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-CONTROL = [
-    *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
-    *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
-]
-
 
 @pytest.fixture(scope="module")
 def folder(tiny_folder: str) -> Path:
     return Path(tiny_folder)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder)
 
 
 def test_another_build_has_the_same_bytes(folder: Path, dense_folder: Path) -> None:
@@ -65,19 +50,3 @@ def test_a_folder_that_is_not_a_build_is_refused_and_kept(tmp_path: Path) -> Non
         f"error: {tmp_path} exists and was not built by this recipe: name another folder, or remove it\n"
     )
     assert (tmp_path / "notes.txt").read_text() == "mine"
-
-
-def test_control_tokens_are_one_token_each_and_take_the_last_ids(tokenizer: Any) -> None:
-    assert [tokenizer.encode(token) for token in CONTROL] == [
-        [2048 - len(CONTROL) + i] for i in range(len(CONTROL))
-    ]
-
-
-def test_only_the_turn_markers_are_special(tokenizer: Any) -> None:
-    ids = tokenizer.encode("".join(CONTROL))
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "".join(CONTROL[3:])
-
-
-@given(st.text())
-def test_any_text_survives_the_round_trip(tokenizer: Any, text: str) -> None:
-    assert tokenizer.decode(tokenizer.encode(text)) == text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,13 +105,6 @@ def test_a_longer_conversation_begins_with_the_shorter_one(tokenizer: Any, templ
         assert template.rendered.startswith(text)
 
 
-def test_turns_before_the_last_user_message_have_no_reasoning(tokenizer: Any, template: Template) -> None:
-    messages = [*template.conversation, {"role": "user", "content": "Good."}]
-    text = tokenizer.apply_chat_template(messages, tools=[LOOK, GO], tokenize=False)
-    without = re.sub("<think>.*?</think>\n\n", "", template.rendered, flags=re.DOTALL)
-    assert text == without + "<|im_start|>user\nGood.<|im_end|>\n"
-
-
 def test_the_generation_prompt_opens_the_reply(tokenizer: Any, template: Template) -> None:
     for thinking, opening in (
         ({}, template.opening),
@@ -123,15 +115,3 @@ def test_the_generation_prompt_opens_the_reply(tokenizer: Any, template: Templat
             [{"role": "user", "content": "Go."}], tokenize=False, add_generation_prompt=True, **thinking
         )
         assert text == "<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n" + opening
-
-
-def test_without_tools_the_system_text_stands_alone(tokenizer: Any) -> None:
-    text = tokenizer.apply_chat_template(DENSE.conversation[:2], tokenize=False)
-    assert text == (
-        "<|im_start|>system\nPlay the game.<|im_end|>\n<|im_start|>user\nFind the red ball.<|im_end|>\n"
-    )
-
-
-def test_an_unknown_role_is_refused_by_name(tokenizer: Any) -> None:
-    with pytest.raises(Exception, match="unknown role robot: use system, user, assistant or tool"):
-        tokenizer.apply_chat_template([{"role": "robot", "content": "Beep."}], tokenize=False)

@@ -230,14 +230,6 @@ class TestBadInput:
         lines["no YAML: config.yaml"], _, _ = lines["no YAML: config.yaml"].partition(" while parsing")
         golden("runs/unreadable_files.txt", table(lines))
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may always read")
-    def test_a_directory_that_may_not_be_read(self, corridor: Runs) -> None:
-        run = corridor(script())
-        run.dir.mkdir(mode=0)
-        line = complaint(run.cli())
-        run.dir.chmod(0o700)
-        assert line.startswith(f"{run.dir} cannot be used as a run's directory: permission denied")
-
     def test_an_evaluation_of_a_run_without_a_policy(self, corridor: Runs, golden: Golden) -> None:
         run = corridor(script())
         with RunDirectory.open_for_writing(run.dir) as directory:

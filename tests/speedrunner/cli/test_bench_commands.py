@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import random
@@ -29,9 +28,9 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.run_lock import RunLock
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.golden_tables import Golden, refusals
-from tests.probe_engines import Forgetful, Probed
-from tests.scripted_engine import Answer, Request, ScriptedEngine, call, cut, sample_call, say
-from tests.scripted_runs import LEARN, Runs, ScriptedRun, complaint, in_process, script, walker
+from tests.probe_engines import Probed
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call, sample_call, say
+from tests.scripted_runs import Runs, ScriptedRun, complaint, in_process, script
 from tests.tampered_runs import trusting
 
 app = typer.Typer()
@@ -135,18 +134,6 @@ def test_a_run_s_prompts_come_again_id_by_id(learnt: ScriptedRun, tiny_tokenizer
     with ScriptedEngine(tiny_tokenizer, forced) as engine:
         studied(engine, str(learnt.dir), tokens=10_000)
     assert prompts(engine.requests) == prompts(learnt.server.requests)
-
-
-def test_answers_without_a_call_come_again_too(corridor: Runs, tiny_tokenizer: ChatTokenizer) -> None:
-    def actor(request: Request) -> Answer:
-        answers = {0: say("Let me see."), 1: cut(walker(request), 5)}
-        return answers.get(request.turn, walker(request))
-
-    run = corridor(script(actor, LEARN))
-    asyncio.run(run.play("run.rollouts=2", "run.test_episodes=1"))
-    with ScriptedEngine(tiny_tokenizer, forced) as engine:
-        studied(engine, str(run.dir), tokens=10_000)
-    assert prompts(engine.requests) == prompts(run.server.requests)
 
 
 def test_a_template_that_has_changed_since_is_noticed(
@@ -259,20 +246,6 @@ class TestTools:
         assert done.exit_code == 0
         found = one_object(done.stdout)
         assert (found["api"], found["kinds"][-1]["invalid"], found["met"]) == ("chat", 1, None)
-
-
-class TestCache:
-    def test_a_cache_that_gives_nothing_misses_the_target(
-        self, model_config_file: str, tiny_tokenizer: ChatTokenizer
-    ) -> None:
-        with Forgetful(tiny_tokenizer) as server:
-            arguments = ("cache", model_config_file, f"serving.url={server.endpoint}", "--turns", "2")
-            told, machine = probe(*arguments), probe(*arguments, "--json")
-        assert told.exit_code == machine.exit_code == 1
-        assert re.search(r"^turn 2 +\d+ +[1-9]\d+ +0$", told.stdout, re.MULTILINE)
-        assert "To change: " in told.stdout
-        assert re.search(r"share of the maximum +0.00% +at least 99.00%: MISSED", told.stdout)
-        assert one_object(machine.stdout)["advice"] != []
 
 
 def test_what_cannot_be_probed_is_refused(

@@ -241,11 +241,6 @@ class TestPrinting:
         assert words[words.index("--load-format") + 1] == "dummy"
         assert "--revision" not in words
 
-    def test_its_line_is_one_that_a_shell_takes(self) -> None:
-        line = shell_command(load_model_config("tiny-random"))
-        checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True)
-        assert (checked.returncode, checked.stderr) == (0, "")
-
 
 @pytest.mark.parametrize("print_", [False, True])
 def test_what_cannot_be_served_is_told_in_one_line(print_: bool, golden: Golden) -> None:

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.cluster import doctor
-from speedrunner.cluster.doctor import environments, examine, gpus, model_files, sandboxes, servers
+from speedrunner.cluster.doctor import examine, gpus, model_files, sandboxes, servers
 from speedrunner.cluster.needs import Needs, find_needs
 from speedrunner.plain.findings import Finding, ok
 from tests.bad_gpus import BAD_GPUS
@@ -55,14 +55,6 @@ def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
     line, remedy = found.findings[1].lines()
     assert line == "FAILED       broken: could not be checked: RuntimeError: what nobody expects"
     assert "report this line" in remedy
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_java_runs_scienceworld() -> None:
-    (found,) = environments(find_needs(["env=scienceworld", "env.family=3"]))
-    assert found.level == "ok"
-    assert " opens (" in found.text
 
 
 @pytest.mark.process

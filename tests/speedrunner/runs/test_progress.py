@@ -11,7 +11,7 @@ from rich.console import Console
 from serving.meter import LedgerRow, Meter
 from serving.usage import Prices, Usage
 from speedrunner.runs import progress as showing
-from speedrunner.runs.progress import Progress
+from speedrunner.runs.progress import Progress, Ticks
 from speedrunner.store.records import Termination
 from tests.speedrunner.run_samples import trajectory
 
@@ -103,13 +103,15 @@ def test_the_remaining_time_is_that_of_the_episodes_so_far_and_none_at_the_end(
     assert output.getvalue().splitlines()[-1].endswith(left)
 
 
-def test_plain_lines_do_not_flood(clock: list[float]) -> None:
+def test_plain_lines_of_all_runs_together_do_not_flood(clock: list[float]) -> None:
     console, output = plain()
-    progress = Progress(console, total=1, finished=0)
+    ticks = Ticks()
+    runs = [Progress(console, 1, 0, name, ticks) for name in ("a", "b")]
     for _ in range(60):
-        progress.waiting("starting vLLM")
+        for progress in runs:
+            progress.waiting("starting vLLM")
         clock[0] += 1.0
-    assert output.getvalue().splitlines() == ["starting vLLM"] * 4
+    assert output.getvalue().splitlines() == ["a: starting vLLM"] * 4
 
 
 def test_what_a_run_waits_for_is_shown_until_it_is_there(meter: Meter) -> None:
