@@ -21,7 +21,7 @@ from serving.model_files import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import adopt
 from serving.weights import model_path
-from speedrunner.cluster.needs import Needs, open_task
+from speedrunner.cluster.needs import Needs, list_once, open_task
 from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.plain.slurm import time_left_s
@@ -70,7 +70,9 @@ def model_files(needs: Needs) -> Iterator[Finding]:
 
 def servers(needs: Needs) -> Iterator[Finding]:
     """Check that each named server runs and serves its model."""
-    for model_config, options in needs.attached:
+    for model_config, options in list_once(service for setup in needs.setups for service in setup.services):
+        if options.url is None or model_config.hosted:
+            continue
         name = f"server of {model_config.name}"
         try:
             if endpoint := running_endpoint(model_config, options):
@@ -101,7 +103,8 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
 def gpus(needs: Needs) -> Iterator[Finding]:
     """Check whether this machine's GPUs can serve the models, and their caches."""
     gpu_report = read_gpus() if needs.gpus else GpuReport()
-    findings = list(check_gpus(needs.together, gpu_report, needs.gpus, needs.doctor))
+    together = list_once(setup.started_models for setup in needs.setups)
+    findings = list(check_gpus(together, gpu_report, needs.gpus, needs.doctor))
     yield from findings
     failed = {finding.name for finding in findings if finding.level == "failed"}
     if not needs.gpus:
@@ -115,7 +118,7 @@ def gpus(needs: Needs) -> Iterator[Finding]:
 
 def sandboxes(needs: Needs) -> Iterator[Finding]:
     """Check that each configured kind of sandbox starts, by starting it."""
-    for sandbox in needs.sandboxes:
+    for sandbox in list_once(setup.config.sandbox for setup in needs.setups):
         try:
             require(sandbox)
         except SandboxError as error:
@@ -144,9 +147,10 @@ def environments(needs: Needs) -> Iterator[Finding]:
 def run_folders(needs: Needs) -> Iterator[Finding]:
     """Check that runs can be written: the folder, its earlier records, the disk space."""
     elsewhere = "choose another folder with run.dir=..., or --dir for a list"
-    for folder in dict.fromkeys(path.parent for path in needs.paths):
+    runs = [Path(setup.config.run.dir).absolute() for setup in needs.setups]
+    for folder in dict.fromkeys(path.parent for path in runs):
         name, base = f"folder {folder}", _nearest(folder)
-        paths = [path for path in needs.paths if path.parent == folder]
+        paths = [path for path in runs if path.parent == folder]
         if problem := _write_problem(base):
             yield failure(name, f"cannot be written ({problem})", elsewhere)
             continue

@@ -16,11 +16,10 @@ from envs.env_registry import REGISTRY
 from serving import weights
 from serving.errors import ServingError
 from serving.model_config import ModelConfig
-from serving.options import ServiceOptions
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.grid import grid_of
-from speedrunner.config.schema import ClassConfig, InvalidConfig, SandboxConfig
+from speedrunner.config.schema import ClassConfig, InvalidConfig
 from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, failure, ok
 from speedrunner.runs.setup import Setup, set_up
@@ -44,25 +43,10 @@ class Needs:
     @property
     def model_configs(self) -> list[ModelConfig]:
         """The models of all roles, as the runs adapt them."""
-        return _list_once(
+        return list_once(
             model_config
             for setup in self.setups
             for model_config in (setup.model_config, setup.inducer_model_config)
-        )
-
-    @property
-    def together(self) -> list[list[ModelConfig]]:
-        """The models with servers that one run starts, for each different run."""
-        return _list_once(setup.started_models for setup in self.setups)
-
-    @property
-    def attached(self) -> list[tuple[ModelConfig, ServiceOptions]]:
-        """The models with a running server of the user, and how to reach it."""
-        return _list_once(
-            (model_config, options)
-            for setup in self.setups
-            for model_config, options in setup.services
-            if options.url is not None and not model_config.hosted
         )
 
     @property
@@ -73,17 +57,7 @@ class Needs:
     @property
     def environments(self) -> list[ClassConfig]:
         """The environments of the runs."""
-        return _list_once(setup.config.env for setup in self.setups)
-
-    @property
-    def sandboxes(self) -> list[SandboxConfig]:
-        """The sandboxes for code that models write."""
-        return _list_once(setup.config.sandbox for setup in self.setups)
-
-    @property
-    def paths(self) -> list[Path]:
-        """The runs' folders."""
-        return [Path(setup.config.run.dir).absolute() for setup in self.setups]
+        return list_once(setup.config.env for setup in self.setups)
 
     @property
     def words(self) -> str:
@@ -120,7 +94,7 @@ def find_needs(given: Sequence[str], folder: Path | None = None) -> Needs:
     return Needs(tuple(given), folder, [set_up(config, plays_here=False) for config in configs])
 
 
-def _list_once(things: Iterable[T]) -> list[T]:
+def list_once(things: Iterable[T]) -> list[T]:
     """Return the things without duplicates; many of them have no hash."""
     unique: list[T] = []
     for thing in things:

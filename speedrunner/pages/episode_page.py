@@ -18,7 +18,6 @@ from speedrunner.pages.playback import (
     make_playback,
     replay_pictures,
 )
-from speedrunner.pages.shown_code import show_calls
 from speedrunner.results.skill_table import skill_history
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Trajectory
@@ -91,11 +90,7 @@ def episode_page(run: RunData, key: str, page: int) -> Context:
         "playback": _make_playback(run, trajectory, first),
         **part,
         "turns": [
-            (
-                number,
-                with_tools(turn, turn.role, trajectory.policy, run),
-                None if turn.executed is None else show_calls(turn.executed),
-            )
+            (number, with_tools(turn, turn.role, trajectory.policy, run))
             for number, turn in enumerate(part["shown"], start=first)
         ],
     }

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.library import Library
 from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, html_table, link, page_part
-from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight, show_calls, show_edits
+from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight, show_edits
 from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.results.writing import list_rows
 from speedrunner.store.policies import InvalidPolicy
@@ -130,7 +130,6 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         record = run.sleep(number)
     except RunDirectoryError as error:
         raise NotFound(str(error)) from error
-    part = page_part(list_turns(record), page, TURNS)
     return {
         **heading(run),
         "record": record,
@@ -139,11 +138,7 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         "numbers": _list_numbers(record),
         "versions": run.policies.versions(),
         "edits": show_edits(_library_before(run, record), record.edits),
-        **part,
-        "turns": [
-            (number, *shown, None if shown[-1].executed is None else show_calls(shown[-1].executed))
-            for number, shown in enumerate(part["shown"], start=part["first"])
-        ],
+        **page_part(list_turns(record), page, TURNS),
     }
 
 

@@ -122,7 +122,7 @@ class _Playback:
             "turn": max(step.turn, 1),
             "frame": self._frame(step.callers, step.module),
             "call": _write_call(node),
-            "result": visible(cut(describe_result(node), RESULT_CHARS)),
+            "result": visible(describe_result(node, RESULT_CHARS)),
         } | _mark(node)
 
     def _frame(self, callers: tuple[CallNode, ...], module: int) -> int | None:

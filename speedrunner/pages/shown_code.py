@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from markupsafe import Markup, escape
@@ -25,35 +25,36 @@ CODE = ("code", "source")
 """Arguments that are shown as code, whatever their length."""
 
 
-class ShownCall(msgspec.Struct, frozen=True):
-    """One call.
-
-    Attributes:
-        call: in Python syntax, without its long texts.
-        texts: these texts, by parameter.
-        result: its return value or error.
-        calls: number of calls below it, including those that are not shown or not recorded.
-    """
-
-    name: str
-    kind: str
-    call: str
-    texts: dict[str, Markup]
-    result: str
-    failed: bool
-    actions: int
-    below: list[ShownCall]
-    calls: int
-
-    @property
-    def hidden(self) -> int:
-        """Return the number of calls below it that are not shown."""
-        return self.calls - sum(1 + call.calls for call in self.below)
+def limit_calls(node: CallNode) -> CallNode:
+    """Return a call with the first `CALLS` calls below it; the others count as omitted."""
+    return _limit_calls(node, iter(range(CALLS)))
 
 
-def show_calls(node: CallNode) -> ShownCall:
-    """Return a call with those below it, up to `CALLS`."""
-    return _show(node, iter(range(CALLS)))
+def _limit_calls(node: CallNode, left: Iterator[int]) -> CallNode:
+    shown = [_limit_calls(call, left) for call, _ in zip(node.calls, left, strict=False)]
+    hidden = sum(1 + count_calls(call) for call in node.calls[len(shown) :])
+    return msgspec.structs.replace(node, calls=shown, omitted=node.omitted + hidden)
+
+
+def count_calls(node: CallNode) -> int:
+    """Return the number of calls below a call, omitted ones included."""
+    return node.omitted + sum(1 + call.omitted for call in node.below())
+
+
+def list_texts(node: CallNode) -> dict[str, str]:
+    """Return the arguments that are shown apart from their call, by parameter: code and long values."""
+    texts = {name: repr(value) for name, value in node.arguments.items() if len(repr(value)) > LONG_CHARS}
+    for name, value in node.arguments.items():
+        if isinstance(value, str) and (name in CODE or "\n" in value):
+            texts[name] = value
+    return {name: cut(text, TEXT_CHARS) for name, text in texts.items()}
+
+
+def write_call(node: CallNode) -> str:
+    """Return a call in Python syntax, without its `list_texts`."""
+    texts = list_texts(node)
+    given = (f"{key}={'…' if key in texts else repr(value)}" for key, value in node.arguments.items())
+    return cut(f"{node.name}({', '.join(given)})", TEXT_CHARS)
 
 
 def highlight(text: str) -> Markup:
@@ -69,38 +70,9 @@ def highlight(text: str) -> Markup:
     return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
 
 
-def write_call_without(texts: Collection[str], name: str, arguments: Mapping[str, object]) -> str:
-    """Return a call in Python syntax, without the arguments `texts`, which are shown elsewhere."""
-    given = (f"{key}={'…' if key in texts else repr(value)}" for key, value in arguments.items())
-    return f"{name}({', '.join(given)})"
-
-
-def describe_result(node: CallNode) -> str:
-    """Return the result of a call, or its error."""
-    return result_text(node.result) if node.error is None else node.error
-
-
-def _show(node: CallNode, left: Iterator[int]) -> ShownCall:
-    texts = {name: repr(value) for name, value in node.arguments.items() if len(repr(value)) > LONG_CHARS}
-    for name, value in node.arguments.items():
-        if isinstance(value, str) and (name in CODE or "\n" in value):
-            texts[name] = value
-    below: list[ShownCall] = []
-    for call in node.calls:
-        if next(left, None) is None:
-            break
-        below.append(_show(call, left))
-    return ShownCall(
-        name=node.name,
-        kind=node.kind,
-        call=cut(write_call_without(texts, node.name, node.arguments), TEXT_CHARS),
-        texts={name: highlight(cut(text, TEXT_CHARS)) for name, text in texts.items()},
-        result=cut(describe_result(node), TEXT_CHARS),
-        failed=node.error is not None,
-        actions=node.actions,
-        below=below,
-        calls=node.omitted + sum(1 + call.omitted for call in node.below()),
-    )
+def describe_result(node: CallNode, chars: int = TEXT_CHARS) -> str:
+    """Return the result of a call, or its error, in at most `chars` characters."""
+    return cut(result_text(node.result) if node.error is None else node.error, chars)
 
 
 SHARED = "shared code"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import islice
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from envs import Opening, Task
 from envs.babyai import WORLD_SEEDS, BabyAI
 from models.tiny import training_corpus
-from models.tiny.actor_examples import Example, Written, draw_library, episodes, snapshots
+from models.tiny.actor_examples import Example, Written, episodes, snapshots
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER
@@ -63,21 +62,6 @@ def test_an_episode_is_the_conversation_that_serving_would_have(tokenizer: ChatT
         assert written(tokenizer, example).count("<think>\n") == turns
 
 
-def test_the_same_seed_makes_the_same_corpus(tokenizer: ChatTokenizer) -> None:
-    one, same, other = (list(islice(episodes(tokenizer, seed, skilled=0.5), 5)) for seed in (1, 1, 2))
-    assert one == same != other
-
-
-def test_skills_are_named_and_described_in_many_ways() -> None:
-    env, rng = BabyAI(), random.Random(0)
-    found = [draw_library(rng, env) for _ in range(40)]
-    tools = {(tool.name, tool.doc) for each in found for tool in each.spec.list_tools(env)[6:]}
-    assert len(tools) > 60
-    for each in found:
-        offered = {tool.name for tool in each.spec.list_tools(env)}
-        assert {use.tool.name for use in each.uses} <= offered
-
-
 def test_what_serving_would_not_read_cannot_be_written(tokenizer: ChatTokenizer) -> None:
     talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER])
     with pytest.raises(ValueError, match="serving would read None"):
@@ -88,18 +72,3 @@ def test_a_call_that_is_not_to_be_learnt_leaves_its_thought(tokenizer: ChatToken
     talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER])
     talk.answer("Done.", ToolCall("submit_answer", {}), learnt=False)
     assert written(tokenizer, talk.example()) == "<think>\nDone.\n</think>\n\n"
-
-
-def test_a_phrase_is_one_token_and_what_varies_is_its_own(tokenizer: ChatTokenizer) -> None:
-    ids = tokenizer.outside_text("Your task: pick up the red ball")
-    assert [tokenizer.decode([each]) for each in ids] == ["Your task: pick up ", "the red ball"]
-
-
-@pytest.mark.parametrize("text", ["a_b  c\n\n\\n{}'\"é\u2028🙂", "<think>", "x" * 300, "  the red balloon"])
-def test_any_text_comes_back(tokenizer: ChatTokenizer, text: str) -> None:
-    assert tokenizer.decode(tokenizer.outside_text(text)) == text
-
-
-def test_phrases_stand_between_what_varies() -> None:
-    texts = ["You carry the red ball now\nx", "You carry the blue box now\ny"]
-    assert training_corpus.phrases(texts, 2) == ["You carry "]

@@ -6,27 +6,8 @@ import pytest
 
 from envs import Task
 from envs.babyai import TASKS, BabyAI
-from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
+from models.tiny.teachers.bot import SkillUse, Teacher
 from serving.tokens.tools import ToolCall, ToolSpec
-
-VIEW = """\
-You carry a red ball
-a wall 2 steps left
-a blue key 1 step right and 3 steps forward
-a grey box 1 step forward"""
-
-
-def test_an_observation_is_read() -> None:
-    seen = Seen.read(VIEW)
-    assert seen.carried == "red ball"
-    assert seen.walls == {"left": 2}
-    assert [(name, cell) for name, cell, _ in seen.things] == [("blue key", (1, 3)), ("grey box", (0, 1))]
-
-
-def test_what_follows_after_you_comes_first() -> None:
-    first, last = Goal("pick up", "red ball"), Goal("go to", "blue key")
-    assert goals("pick up the red ball, then go to the blue key") == [first, last]
-    assert goals("go to a blue key after you pick up the red ball") == [first, last]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from models.tiny import train, training_corpus
 from models.tiny.actor_examples import Example, snapshots
-from models.tiny.train import Recipe, Stage, batches, new_model
+from models.tiny.train import Recipe, Stage, new_model
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
@@ -37,20 +37,6 @@ def sources(tokenizer: ChatTokenizer) -> dict[str, list[Example]]:
     return {
         name: list(islice(snapshots(tokenizer, seed), 30)) for seed, name in enumerate(("snapshots", "plain"))
     }
-
-
-def test_a_batch_has_no_more_tokens_than_its_stage_says(sources: dict[str, list[Example]]) -> None:
-    stage = Stage(tokens=1, batch=1_000, rate=1.0, constant=0.5, mix={"snapshots": 1.0})
-    for batch in islice(batches(sources, stage, seed=0), 20):
-        assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= 1_000
-
-
-def test_every_example_of_a_source_is_drawn_before_one_comes_again() -> None:
-    stage = Stage(tokens=1, batch=10**9, rate=1.0, constant=0.5, mix={"some": 1.0})
-    some = {"some": [Example([number], [True]) for number in range(30)]}
-    (drawn,) = islice(batches(some, stage, seed=0), 1)
-    counts = [sum(each.ids == [number] for each in drawn) for number in range(30)]
-    assert max(counts) - min(counts) == 1
 
 
 @pytest.mark.slow

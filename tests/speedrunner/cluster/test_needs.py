@@ -14,24 +14,18 @@ from speedrunner.config.schema import InvalidConfig
 def test_a_run_has_one_model_for_all_roles() -> None:
     found = find_needs(["model=tiny", "env=babyai", "run.dir=somewhere/one"])
     assert found.model_configs == [load_model_config("tiny")]
-    assert found.together == [[load_model_config("tiny")]]
     assert [each.name for each in found.environments] == ["babyai"]
-    assert (found.paths, found.gpus) == ([Path("somewhere/one").absolute()], 0)
+    assert found.gpus == 0
 
 
 def test_another_inducer_takes_gpus_of_its_own() -> None:
     found = find_needs(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
-    (servers,) = found.together
-    assert [model_config.name for model_config in servers] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
     assert found.gpus == 2 * 2 + 1
 
 
 def test_nothing_is_started_for_what_runs_elsewhere() -> None:
-    assert find_needs(["model=gpt-5.4-mini"]).together == [[]]
     attached = find_needs(["model=qwen3-8b", "serving.url=http://127.0.0.1:8000/v1"])
-    assert (attached.together, attached.gpus) == ([[]], 0)
-    (reached,) = attached.attached
-    assert (reached[0].name, reached[1].url) == ("qwen3-8b", "http://127.0.0.1:8000/v1")
+    assert attached.gpus == 0
     assert attached.model_configs == [load_model_config("qwen3-8b")]  # whose tokenizer is needed here
 
 
@@ -40,7 +34,6 @@ def test_a_list_of_runs_names_each_thing_once(tmp_path: Path) -> None:
     assert len(found.setups) > 10
     assert [model_config.name for model_config in found.model_configs] == ["tiny-random"]
     assert {each.name for each in found.environments} == {"babyai", "scienceworld", "crafter"}
-    assert {path.parent for path in found.paths} == {tmp_path}
     assert found.words == "experiment=main scale=smoke"
     assert found.doctor == f"srun speedrunner doctor experiment=main scale=smoke --dir={tmp_path}"
 

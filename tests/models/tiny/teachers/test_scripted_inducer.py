@@ -18,7 +18,6 @@ from models.tiny.teachers.scripted_inducer import (
     BOTH,
     LOOK,
     ORDER,
-    PARTS,
     SOURCES,
     find_parts,
     make_policy,
@@ -83,12 +82,6 @@ class TestARun:
         assert len(played) == 10
         assert len(at_once) >= 9
 
-    def test_keeps_helpers_private(self, run: RunData) -> None:
-        skills = run.policies.load(4).skills
-        assert {each.name for each in skills if each.public} == {
-            *("go_to_thing", "pick_up_thing", "solve_mission")
-        }
-
     def test_plays_no_world_of_either_split(self, run: RunData) -> None:
         split = envs.splits("babyai")
         trained = {each.task for each in run.trajectories()}
@@ -120,10 +113,6 @@ class TestDecisions:
     def test_a_failure_is_mended_where_it_was_seen(self, symptom: str, part: str, seed: int) -> None:
         assert added(work(seed, "whole"), "whole") == set()
         assert added(work(seed, "whole", **{symptom: 1}), "whole") == {part}
-
-    def test_what_is_there_is_not_written_again(self) -> None:
-        calls = work(0, *PARTS, **{"in the way": 1, "not in sight": 3, "not understood": 1})
-        assert [call.name for call in calls] == ["execute_code", "finish"]
 
     def test_a_whole_mission_becomes_one_call_once_missions_took_several(self) -> None:
         assert added(work(0, **{"solved in several calls": 4})) == {"whole", "parse"}
