@@ -7,8 +7,13 @@ Without this module, the grammar would force valid calls of tools that the model
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from serving.errors import InvalidModelConfig
@@ -36,6 +41,9 @@ The reply to a call is in the next message, between <tool_response> and </tool_r
 REASONING = "Reason in plain text before each call, in at most {tokens} tokens."
 """The sentence for a model without thinking."""
 
+RENDER_S, RENDER_BYTES, RENDER_CHARACTERS = 10.0, 2**30, 2**20
+"""Most time, memory and text of a short conversation: a template may loop without end."""
+
 _PROBE = ToolSpec(
     "zqtool",
     "Zqdoc text.",
@@ -56,6 +64,28 @@ def _three_turns(answer: str) -> Messages:
     return [{"role": role, "content": text} for role, text in turns]
 
 
+@contextmanager
+def _limits() -> Iterator[None]:
+    """Raise `TimeoutError` or `MemoryError` in Python code that exceeds the limits of time and memory."""
+    deadline = time.monotonic() + RENDER_S
+
+    def watch(*event: object) -> Callable[..., Any]:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        return watch
+
+    traced, (soft, hard) = sys.gettrace(), resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + RENDER_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most if soft < 0 else min(most, soft), hard))
+    sys.settrace(watch)
+    try:
+        yield
+    finally:
+        sys.settrace(traced)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 class ChatTemplate:
     """One chat template.
 
@@ -70,6 +100,39 @@ class ChatTemplate:
         self.render = render
         self._control = re.compile("|".join(map(re.escape, control)))
         self.eos = eos
+
+    def check_limits(self) -> None:
+        """Raise `InvalidModelConfig` if short conversations take too much time, memory or text."""
+        system = {"role": "system", "content": _ANSWER}
+        for messages, tools in (
+            ([system, *_three_turns(_ANSWER)], [_PROBE.openai]),
+            (_three_turns(_ANSWER), []),
+        ):
+            try:
+                with _limits():
+                    is_large = len(self.render(messages, tools, True)) > RENDER_CHARACTERS
+            except InvalidModelConfig as error:
+                is_large = isinstance(error.__cause__, TimeoutError | MemoryError)
+            if is_large:
+                raise InvalidModelConfig(
+                    f"the chat template takes more than {RENDER_S:g} s, {RENDER_BYTES >> 20} MiB of memory or"
+                    f" {RENDER_CHARACTERS:,} characters for {len(messages)} short messages"
+                )
+
+    @cached_property
+    def answer_header(self) -> str:
+        """The text with control tokens that the template writes in the history before each answer, after the
+        generation prompt, such as a channel of gpt-oss; empty if there is none.
+
+        The engine's answer must begin after it. Tags of an empty thought do not count.
+        """
+        messages = _three_turns(_ANSWER)
+        opened, closed = (self.try_render(messages[:1], [], open_turn=is_open) for is_open in (True, False))
+        history = self.try_render(messages, [])
+        header, answer, _ = history[len(opened) :].partition(_ANSWER)
+        has_control = set(self._control.findall(header)) - {"<think>", "</think>"}
+        is_header = answer and has_control and opened != closed and history.startswith(opened)
+        return header if is_header else ""
 
     @cached_property
     def writes_tools(self) -> bool:
@@ -94,6 +157,10 @@ class ChatTemplate:
         parts = [f"omits {' and '.join(missing)}, which go into the {where} message"] * bool(missing)
         if (tools_in_system or not self.writes_tools) and not self._writes_old_thoughts:
             parts.append("drops reasoning of earlier answers, which stays in SpeedRunner's prompts")
+        if self.answer_header:
+            parts.append(
+                f"writes {self.answer_header!r} before each answer, which each prompt then ends with"
+            )
         return f"the chat template {'; it '.join(parts)}" if parts else ""
 
     @cached_property
@@ -151,9 +218,11 @@ class ChatTemplate:
             raise InvalidModelConfig("no control token ends an answer in the chat template")
         return end.group(), between[end.end() :], after, self._control.findall(text)
 
-    def try_render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str:
+    def try_render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], *, open_turn: bool = False
+    ) -> str:
         """Return the text of messages; empty if the template refuses them."""
         try:
-            return self.render(messages, tools, False)
+            return self.render(messages, tools, open_turn)
         except InvalidModelConfig:
             return ""

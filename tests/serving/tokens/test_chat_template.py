@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from serving.errors import InvalidModelConfig
+from serving.tokens import chat_template
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
@@ -23,6 +24,7 @@ TOKENS = (
     *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]"),
     *("<|sor|>", "<|eor|>", "<|start_header_id|>", "<|end_header_id|>"),
     *("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+    *("<|start|>", "<|channel|>", "<|message|>", "<|end|>"),
 )
 
 EOS = {
@@ -31,6 +33,7 @@ EOS = {
     "tools_in_user": "<|eot_id|>",
     "python_calls": "<|eot_id|>",
     "other_roles": "<|endoftext|>",
+    "channels": "<|end|>",
 }
 """The token at which the engine ends an answer; otherwise <|im_end|>."""
 
@@ -93,6 +96,25 @@ def test_a_model_reads_its_tools_the_form_of_a_call_and_each_reply(
     text = converse(tokenizer, name).text
     note = tokenizer.template.note(tools_in_system=True)
     golden(f"chat_templates/{name}.txt", f"[{note or 'it shows tools, but in its own way'}]\n{text}\n")
+
+
+ENDLESS = {
+    "loops": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+    "output": "{% for a in range(9999) %}{{ 'x' * 10000 }}{% endfor %}",
+    "memory": "{% set n = namespace(x='x') %}{% for a in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_template_without_end_is_refused_in_one_line(
+    name: str, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_template, "RENDER_S", 2.0)
+    monkeypatch.setattr(chat_template, "RENDER_BYTES", 2**28)
+    tokenizer = ChatTokenizer(tiny_folder)
+    tokenizer.huggingface.chat_template = ENDLESS[name] + "{{ messages[0].content }}"
+    message = error_message(tokenizer.template.check_limits, InvalidModelConfig)
+    assert "takes more than 2 s, 256 MiB of memory or 1,048,576 characters for " in message
 
 
 def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None:
