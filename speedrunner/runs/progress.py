@@ -120,7 +120,7 @@ class Progress:
 
     def remind(self, silent_s: float) -> None:
         """Say what runs if no line was printed for `silent_s` seconds and none is live."""
-        if not self._is_live and time.monotonic() - self._told >= silent_s:
+        if not self._is_live and time.monotonic() - self._ticks.last_s >= silent_s:
             self.say(self._line())
 
     def _left_s(self) -> float | None:
