@@ -61,7 +61,7 @@ class BabyAI(TextEnv):
         "No primitive looks without acting. A skill knows the mission and its first view only from its "
         "arguments, and each later view from what a primitive returned."
     )
-    memory_mb = 20  # 6 of them in use
+    memory_mb = 8  # 6 of them in use
     primitives = tuple(
         Primitive(action, inspect.Signature(return_annotation=str), doc) for action, doc in ACTIONS.items()
     )

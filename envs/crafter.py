@@ -73,7 +73,7 @@ class Crafter(TextEnv):
     limits = Limits(llm_calls=2000, actions=2000)
     goals = ACHIEVEMENTS
     skills_read = f"{READ}() returns to a skill, at any time, everything that the actor can see."
-    memory_mb = 30  # 6 of them in use
+    memory_mb = 12  # 8 of them in use
     primitives = (
         *(
             Primitive(name, inspect.Signature(return_annotation=None), action["doc"])

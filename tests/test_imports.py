@@ -118,8 +118,13 @@ QUICK = {
         "show RUN sleep/1",
         "library RUN",
         "list models",
+        "status RUN",
     ),
-    (*SLOW, "scipy"): ("cost RUN", "status RUN"),
+    ("aiohttp", *ENGINES, *FRAMES): (
+        "run env=babyai model=tiny-random --dry-run",
+        "sweep experiment=main --dry-run",
+    ),
+    (*SLOW, "scipy"): ("cost RUN",),
     (*SLOW, "scipy.stats"): ("compare RUN",),
 }
 """Commands that answer at once, by the modules that they must not import, since each takes long."""

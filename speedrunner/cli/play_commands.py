@@ -162,7 +162,6 @@ def _sweep_here(grid: Grid, at_once: int, part: str | None, *, dry_run: bool) ->
     """Play the runs of a grid, or one of their parts, on this machine; or print what they would do."""
     listed = grid.runs()
     from speedrunner.cli.run_summary import configure_logging, play_and_print
-    from speedrunner.results.analysis_plan import write_plan
     from speedrunner.runs.planned_runs import describe_plan, parse_part, set_up_runs, split_into_parts
 
     runs = set_up_runs(listed)
@@ -175,5 +174,7 @@ def _sweep_here(grid: Grid, at_once: int, part: str | None, *, dry_run: bool) ->
     if dry_run:
         say(*describe_plan(runs))
         return
+    from speedrunner.results.analysis_plan import write_plan  # pandas takes long to import
+
     write_plan(grid.name, [run.config for run in listed])
     play_and_print(runs, at_once, log_prefix)

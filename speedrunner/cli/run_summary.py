@@ -15,7 +15,6 @@ from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
-from speedrunner.results.run_result import note_silent_sleeps
 from speedrunner.results.writing import list_rows
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.planned_runs import PlannedRun
@@ -57,6 +56,8 @@ def print_runs(
     setups: Sequence[Setup], console: SafeConsole, reconciliations: Sequence[Reconciliation]
 ) -> None:
     """Print the checkpoints of runs in one table, their costs, token reconciliation and folders."""
+    from speedrunner.results.run_result import note_silent_sleeps  # pandas takes long to import
+
     rows, notes = {}, set[str]()
     lines: dict[str, list[str]] = {}
     for setup in setups:  # one at a time, since ledgers are large

@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.results.frames import frame_episodes
-from speedrunner.results.means import average_tests
-from speedrunner.results.writing import list_rows
 from speedrunner.runs.plan import step_name, unfinished_steps
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
@@ -66,7 +64,9 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
     run = load(path)
     rows = run.rows  # after a kill one may be missing; `run.episodes` would index all episodes
-    points = list_rows(average_tests(frame_episodes(rows)))
+    tests = [row for row in rows if row.phase == "test"]
+    checkpoint = max((row.checkpoint for row in tests), default=None)
+    scores = [row.score for row in tests if row.checkpoint == checkpoint and row.score is not None]
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
     status = RunStatus(
@@ -75,8 +75,8 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         owner=owner,
         episodes=len(rows),
         faults=sum(row.termination.is_fault for row in rows),
-        checkpoint=points[-1]["checkpoint"] if points else None,
-        score=points[-1]["score"] if points else None,
+        checkpoint=checkpoint,
+        score=fmean(scores) if scores else None,
         caveats=caveats([run]),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )

@@ -23,7 +23,7 @@ MB = 1_000_000
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 
-SKILLS_MB = 30
+SKILLS_MB = 14
 """Memory in MB of a worker's two sandboxed processes (one is spare) before their skills allocate more."""
 
 

@@ -67,8 +67,8 @@ class TestMemory:
         with pytest.raises(TooManyWorkers) as raised:
             await WorkerPool(64, "scienceworld").__aenter__()
         assert str(raised.value) == (
-            "64 workers of scienceworld take up to 37,553 MB of memory, 570 MB each and 1,073 MB for a skill"
-            " at its limit (sandbox.memory_mb), and 3,924 MB are available: set run.in_flight to 5 or less"
+            "64 workers of scienceworld take up to 36,529 MB of memory, 554 MB each and 1,073 MB for a skill"
+            " at its limit (sandbox.memory_mb), and 3,844 MB are available: set run.in_flight to 5 or less"
         )
         assert set(psutil.Process().children()) <= before
 
@@ -85,6 +85,9 @@ class TestMemory:
                 pass
         async with WorkerPool(3, CORRIDOR):
             pass
+
+    def test_a_thousand_episodes_of_babyai_fit_a_machine_of_24_gb(self) -> None:
+        assert needed_mb("babyai", 1000, SandboxConfig().memory_mb) <= 24_000
 
     @pytest.mark.parametrize(("env", "name"), [("babyai", "pick_up_seq_go_to"), ("crafter", "default")])
     async def test_no_worker_takes_more_than_its_environment_says(self, env: str, name: str) -> None:
