@@ -184,7 +184,7 @@ class Samples:
             run.write_sleep(_sleep())
             self.history = History(run.read())
             run.write_policy(Policy(version=1))
-        with RunDirectory.open_for_writing(self.folder / "next") as run:
+        with RunDirectory.open_for_writing(self.folder.with_name(f"{self.folder.name}_next")) as run:
             run.write_config(f"env:\n  name: {self.env.name}\n  description: full\n")
             run.carry_history(load(self.folder), 1)
             run.append_trajectory("train", 0, self._episode(0, solved=True))
@@ -228,10 +228,10 @@ class Samples:
             return asked.prompt
         raise AssertionError("no role was asked")
 
-    def curator(self, policy: Policy) -> Prompt:
+    def curator(self, policy: Policy, *, add_only: bool = False) -> Prompt:
         """What ACE's curator reads."""
         lessons = "The routine failed without a lamp. Look for a lamp before you start it."
-        return self._ask(ACE()._curate(decode_playbook(policy), lessons, self._tools(2)))
+        return self._ask(ACE(add_only=add_only)._curate(decode_playbook(policy), lessons, self._tools(2)))
 
     def curriculum(self) -> Prompt:
         """What Voyager's curriculum reads."""
@@ -380,6 +380,7 @@ def _prompts_of_other_methods(made: Samples) -> dict[str, Prompt]:
         "ace_reflector": made.asked(ACE(), ACE().initial()),
         "ace_reflector_playbook": made.asked(ACE(), PLAYBOOK),
         "ace_curator": made.curator(PLAYBOOK),
+        "ace_curator_add_only": made.curator(PLAYBOOK, add_only=True),
         "asi": made.asked(ASI(), Policy(version=0)),
         "asi_12_skills": made.asked(ASI(), made.policy(12)),
         "asi_free": made.asked(ASI(style="free"), made.policy(12)),

@@ -105,9 +105,11 @@ class ACE(Method):
 
     Attributes:
         sees: what the reflector sees of an outcome.
+        add_only: whether the curator can only add items, as in the authors' program.
     """
 
     sees: Sees = "score"
+    add_only: bool = False
 
     def initial(self) -> Policy:
         """Return a policy with an empty playbook."""
@@ -165,18 +167,23 @@ class ACE(Method):
             nonlocal changed
             edited = playbook.change(remove, add)
             if add and (tokens := count(edited.text)) > most:
+                advice = "Add" if self.add_only else "Remove more items, or add"
                 raise ToolError(
                     f"nothing was changed: the playbook would have {tokens:,} tokens, and it can have at most"
-                    f" {most:,}. Remove more items, or add fewer or shorter ones"
+                    f" {most:,}. {advice} fewer or shorter ones"
                 )
             changed = edited
             return "The playbook was changed."
 
+        def add_items(add: list[Addition]) -> str:
+            """Add new items to the playbook. The list can be empty."""
+            return change_playbook([], add)
+
         inputs = {"playbook": playbook.text, "lessons": lessons, "used": count(playbook.text), "most": most}
-        await self._ask("curator", change_playbook, tools, **inputs)
+        await self._ask("curator", add_items if self.add_only else change_playbook, tools, **inputs)
         return changed
 
     async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: Any) -> None:
-        system = prose_system(f"ace/{role}_system", tools.env, tools.limits)
+        system = prose_system(f"ace/{role}_system", tools.env, tools.limits, add_only=self.add_only)
         user = render(__package__, f"ace/{role}_user", **inputs)
         await tools.ask(role, system, user, tool)

@@ -122,6 +122,7 @@ def test_the_page_shows_rows_of_the_table() -> None:
         ("babyai/optimizer", "new notes that replace the current ones completely"),
         ("babyai/asi", "its successful calls in order, without what they returned"),
         ("babyai/asi_12_skills", "\n# routine_"),
+        ("babyai/ace_curator_add_only", '"name":"add_items"'),
         ("babyai/ace_reflector_playbook", "The items that mattered:"),
         ("babyai/actor_12_skills", "Prefer a skill that fits over many single actions."),
         ("babyai/actor", "Your task: go to the green box after you pick up the purple ball"),

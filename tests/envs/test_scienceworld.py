@@ -160,6 +160,29 @@ class TestAmbiguousRequests:
         assert workshop.call("open", obj="door to hallway") == "The door is now open."
 
 
+class TestTime:
+    @pytest.mark.parametrize(
+        ("name", "arguments", "ticks"),
+        [
+            ("wait", {}, 2),
+            ("open", {"obj": "door to hallway"}, 1),
+            ("go", {"location": "hallway"}, 1),
+            ("look_at", {"obj": "electric motor"}, 1),
+            ("focus_on", {"obj": "electric motor"}, 1),
+            ("eat", {"obj": "table"}, 1),
+            ("look_around", {}, 0),
+            ("inventory", {}, 0),
+            ("task_description", {}, 0),
+            ("open", {"obj": "door to nowhere"}, 0),
+        ],
+    )
+    def test_passes_in_ticks(
+        self, workshop: ScienceWorld, name: str, arguments: dict[str, str], ticks: int
+    ) -> None:
+        workshop.call(name, **arguments)
+        assert moves(workshop) == ticks
+
+
 class TestEnds:
     def test_completion_ends_nothing_and_is_not_told(self, shared: ScienceWorld) -> None:
         episode = next(played for played in GOLD if played["task"] == "find-plant")
