@@ -67,8 +67,6 @@ _FILE = re.compile(
 _FOLDER = re.compile(
     rf"({_EARLIER}/)?(trajectories|sleeps|policies(/v{_NUMBER})?)|carried|{_EARLIER}|evaluations|lock"
 )
-_OF_TRACKERS = ("tensorboard", "wandb")
-"""Folders of libraries that write curves. No command opens anything in them."""
 
 
 class RunDirectoryError(files.StorageError):
@@ -79,11 +77,12 @@ def list_files(run: Path, folder: str = "") -> Iterator[str]:
     """Yield the paths of a run's files within its directory, without leftovers of killed processes.
 
     Whoever opens a run that this process did not create comes through here first, since someone else may have
-    made it: no link leads out of it, and no pipe or device is opened.
+    made it: no link leads out of it, and no pipe or device is opened. A user's own files and folders at its
+    top are left out, and never opened.
 
     Raises:
-        RunDirectoryError: an entry at any depth is neither a folder nor a regular file, or has a name that
-            SpeedRunner does not write.
+        RunDirectoryError: an entry is neither a folder nor a regular file; one of the run's folders has an
+            entry with a name that SpeedRunner does not write; or it has no configuration, and such an entry.
         OSError: the directory cannot be read.
     """
     for entry in sorted(os.scandir(run / folder), key=lambda entry: entry.name):
@@ -92,8 +91,9 @@ def list_files(run: Path, folder: str = "") -> Iterator[str]:
             known = _FOLDER
         elif entry.is_file(follow_symlinks=False):
             known = _FILE
-        # NFS gives such names to files that were removed while they were open.
-        is_skipped = name in _OF_TRACKERS or files.is_leftover(entry) or entry.name.startswith(".nfs")
+        # NFS gives such names to files that were removed while they were open. A user's own files next to
+        # the records, such as a report, are not opened either.
+        is_skipped = files.is_leftover(entry) or entry.name.startswith(".nfs") or _is_beside(run, name)
         if known is None or not (is_skipped or known.fullmatch(name)):
             if os.path.lexists(entry):  # not removed meanwhile, such as a lock
                 raise _refuse_entry(run, name, entry)
@@ -102,6 +102,12 @@ def list_files(run: Path, folder: str = "") -> Iterator[str]:
         elif not is_skipped:
             with suppress(FileNotFoundError):
                 yield from list_files(run, f"{name}/")
+
+
+def _is_beside(run: Path, name: str) -> bool:
+    """Return whether a name at the top of a run is none of its own."""
+    is_own = "/" in name or _FILE.fullmatch(name) or _FOLDER.fullmatch(name)
+    return not is_own and os.path.lexists(run / "config.yaml")
 
 
 def _refuse_entry(run: Path, name: str, entry: os.DirEntry[str]) -> RunDirectoryError:

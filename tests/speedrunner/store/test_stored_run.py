@@ -16,7 +16,7 @@ from serving.model_configs import CHECKOUT
 from speedrunner.store.history import copy_history
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError, list_files
 from tests.golden_tables import Golden, error_message, refusals
 from tests.speedrunner.run_samples import play
 
@@ -132,9 +132,9 @@ class TestTheDoor:
     @pytest.mark.parametrize(
         "name",
         [
-            *("thesis.tex", "policies/v0000/__init__.py", "policies/v1", "carried/0000/requests.jsonl"),
+            *("policies/v0000/__init__.py", "policies/v1", "carried/0000/requests.jsonl", "sleeps/notes.txt"),
             *("evaluations/batch_0000.jsonl", "trajectories/\u0660\u0661\u0662\u0663.jsonl", "tools.jsonl/x"),
-            *("lock/x/y.json", ".hidden"),
+            *("lock/x/y.json", "carried/.hidden"),
         ],
     )
     def test_refuses_names_that_no_run_has(self, run: Path, name: str) -> None:
@@ -153,6 +153,18 @@ class TestTheDoor:
         for how in HOW:
             line = error_message(partial(opened, run, how), RunDirectoryError)
             assert f"state.json names {name[:80]!r}, which no run has" in line
+
+    def test_leaves_a_user_s_own_files_next_to_the_records_alone(self, run: Path) -> None:
+        for name in ("notes.txt", ".hidden", "report/index.html", "next/config.yaml", "next/policies/x/y"):
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
+            (run / name).touch()
+        (run / "report/latest").symlink_to("/dev/zero")
+        for how in HOW:
+            opened(run, how)
+        assert not [name for name in list_files(run) if "next" in name or "report" in name]
+        (run / "mine").symlink_to("report")
+        with pytest.raises(RunDirectoryError, match="has a link 'mine'"):
+            opened(run, "read")
 
     def test_lets_in_all_that_a_run_and_its_trackers_write(self, run: Path, tmp_path: Path) -> None:
         for name in (
