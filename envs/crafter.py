@@ -146,6 +146,10 @@ class Crafter(TextEnv):
         self._game.act(ACTIONS[name]["upstream"])
         return None
 
+    def free_observation(self) -> str | None:
+        """Return the last observation after the player's death: the primitive that reads it is refused."""
+        return self._observation(self._started()) if self.done else None
+
     @property
     def done(self) -> bool:
         """Whether the player is dead."""

@@ -49,6 +49,14 @@ class Forging(Corridor):
         return f"{super().call(name, **arguments)} {FORGERY}"
 
 
+class Quiet(Corridor):
+    """Walking returns nothing, as actions of Crafter do."""
+
+    def call(self, name: str, **arguments: Any) -> str | None:  # type: ignore[override]
+        text = super().call(name, **arguments)
+        return None if name == "walk" else text
+
+
 class Sealed(Corridor):
     """A corridor whose second world never opens."""
 

@@ -172,7 +172,7 @@ class Samples:
         self.opening = known or self.env.reset(self.task)
         self.free = next(each.name for each in self.env.primitives if not each.signature.parameters)
         self.actor = Actor(self.env, Recorder(MODEL_CONFIG), compose([]))
-        with RunDirectory.open_for_writing(self.folder) as run:
+        with RunDirectory.open_for_writing(self.folder / "run") as run:
             run.write_config(f"env:\n  name: {self.env.name}\n")
             run.write_policy(Policy(version=0))
             for number in range(2):
@@ -186,7 +186,7 @@ class Samples:
             run.write_policy(Policy(version=1))
         with RunDirectory.open_for_writing(self.folder.with_name(f"{self.folder.name}_next")) as run:
             run.write_config(f"env:\n  name: {self.env.name}\n  description: full\n")
-            run.carry_history(load(self.folder), 1)
+            run.carry_history(load(self.folder / "run"), 1)
             run.append_trajectory("train", 0, self._episode(0, solved=True))
             self.carried = History(run.read())
 

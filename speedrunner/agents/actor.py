@@ -222,8 +222,9 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
     elif node.result is not None or executed.observation is None:
         parts.append(_cut(result_text(node.result), limit_chars))
     for title, text in (("Last observation:\n", executed.observation), ("", executed.free_observation)):
-        # Skip it if the parts already show as much of it as would be shown here.
-        if text is not None and not any(text[:limit_chars] in part for part in parts):
+        # Skip it if the parts already show as much of it as would be shown here. Some environments end a
+        # text with a line break in one place and without it in another.
+        if text is not None and not any(text[:limit_chars].strip() in part for part in parts):
             parts.append(title + _cut(text, limit_chars))
     return "\n\n".join(parts)
 

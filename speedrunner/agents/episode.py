@@ -213,7 +213,18 @@ class EpisodeContext:
         most = settings.calls(self.clock.llm_calls if llm_calls is None else llm_calls)
         place = f"{key}/{self._trajectory.attempt}/{role}/{number}"
 
+        last: Turn | None = None
+        said = ""
+
+        async def run(call: ToolCall) -> ToolReply:
+            nonlocal said
+            reply = await execute(call)
+            said = reply.text
+            return reply
+
         def record(turn: Turn, answer: Completion) -> None:
+            nonlocal last
+            last = turn
             turn.role, turn.conversation = role, number
             self._trajectory.turns.append(turn)
             self._watch(key, conversation, turn)
@@ -225,10 +236,13 @@ class EpisodeContext:
             self._open.append(conversation)
             try:
                 return await run_agent(
-                    conversation, messages, execute, self.clock, record, most=most, most_repeats=most_repeats
+                    conversation, messages, run, self.clock, record, most=most, most_repeats=most_repeats
                 )
             finally:
                 self._open.pop()
+                node = None if last is None else last.executed
+                if last is not None and node is not None and (node.kind != "tool" or node.calls):
+                    last.unread = said
 
 
 @dataclass(frozen=True, slots=True)

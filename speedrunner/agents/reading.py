@@ -19,6 +19,9 @@ TASK_CHARS = 200
 SUMMARY_CHARS, REFUSALS_SHOWN = 300, 3
 """Characters of each line about an earlier sleep; number of refused edits shown, the last ones."""
 
+ENDED = "[this call ended the episode]"
+"""Follows the call after which the environment had ended the episode."""
+
 
 def headline(trajectory: Json, *, has_task: bool = True) -> str:
     """Return one line about an episode: key, policy, termination, score, resources, and the task's first
@@ -69,17 +72,20 @@ def trajectory_lines(trajectory: Json, first: int = 1, last: int | None = None) 
 
 def turns(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator[list[str]]:
     """Yield the lines of each turn; see `turn_lines`."""
-    replies = _replies(trajectory["turns"])
-    numbered = list(enumerate(zip(trajectory["turns"], replies, strict=True), start=1))
+    ending = ending_call(trajectory)
+    numbered = list(enumerate(zip(trajectory["turns"], replies(trajectory), strict=True), start=1))
     for number, (turn, reply) in numbered[max(first, 1) - 1 : last]:
-        yield [*turn_lines(number, turn, reply)]
+        yield [*turn_lines(number, turn, reply, ending)]
 
 
-def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[str]:
+def turn_lines(
+    number: int, turn: Json, reply: str | None = None, ending: Json | None = None
+) -> Iterator[str]:
     """Yield one turn: what the agent thought, what it called, and the result.
 
     Args:
         reply: the reply that the agent read. `None`: reply and text are shown elsewhere.
+        ending: the call that ended the episode, see `ending_call`.
     """
     yield f"[{number}]"
     yield from _add_label("thought: ", turn["reasoning"])
@@ -87,7 +93,7 @@ def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[st
     if reply is not None and turn["call"] is not None and text[:1] not in ("<", "{", "["):
         yield from _add_label("text: ", text)  # text next to the call; some APIs return the call as text
     if turn["executed"] is not None:
-        yield from call_lines(turn["executed"], 1)
+        yield from call_lines(turn["executed"], 1, ending)
         yield from _add_label("reply: ", _cut_known_part(turn["executed"], reply or ""))
     elif turn["call"] is not None:
         yield f"  {turn['call']['name']}({turn['call']['arguments']}) was not completed"
@@ -97,8 +103,8 @@ def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[st
 
 
 def summarize_sleep(record: Json) -> Json:
-    """Summarize an earlier sleep: `sleep`, the `rollouts` before it, the `accepted` edits, the `refused` ones
-    with their errors, the `error` that ended it early, and the agent's own `summary`.
+    """Summarize an earlier sleep: `sleep`, the `rollouts` before it, the `accepted` edits and other changes,
+    the `refused` edits with their errors, the `error` that ended it early, and the agent's own `summary`.
     """
     edits = record["edits"]
     calls = [turn["call"] for agent in record["agents"] for turn in agent["turns"]]
@@ -106,7 +112,10 @@ def summarize_sleep(record: Json) -> Json:
     return {
         "sleep": record["sleep"],
         "rollouts": record["rollouts"],
-        "accepted": [f"{edit['action']} {edit['name']}" for edit in edits if edit["error"] is None],
+        "accepted": [
+            *(f"{edit['action']} {edit['name']}" for edit in edits if edit["error"] is None),
+            *filter(None, [record.get("changed")]),
+        ],
         "refused": [
             {name: edit[name] for name in ("action", "name", "error")}
             for edit in edits
@@ -130,29 +139,55 @@ def summary_lines(record: Json) -> Iterator[str]:
         yield f"  refused: {edit['action']} {edit['name']}: {error}"[:SUMMARY_CHARS]
 
 
-def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
+def call_lines(call: Json, indent: int = 0, ending: Json | None = None) -> Iterator[str]:
     """Yield a call and the calls below it, one line each, with their results indented below.
 
-    Equal calls in a row that returned None become one line with their number.
+    Equal calls in a row that returned None become one line with their number. The call `ending` is marked as
+    the one that ended the episode.
     """
     pad, made = "  " * indent, write_call(call["name"], call["arguments"])
+    mark = f" {ENDED}" if call is ending else ""
     if _silent(call) is not None:
-        yield pad + made
+        yield pad + made + mark
         return
     came = f"error: {call['error']}" if call["error"] is not None else f"-> {result_text(call['result'])}"
+    came += mark
     if not call["calls"] and not call["omitted"] and "\n" not in came:
         yield f"{pad}{made} {came}"
         return
     yield pad + made
-    for text, run in itertools.groupby(call["calls"], key=_silent):
+    silent_texts = (None if below is ending else _silent(below) for below in call["calls"])
+    pairs = zip(silent_texts, call["calls"], strict=True)
+    for text, run in itertools.groupby(pairs, key=lambda pair: pair[0]):
         if text is not None:
             yield from (f"{pad}  {line}" for line in merge_repeats(text for _ in run))
         else:
-            for below in run:
-                yield from call_lines(below, indent + 1)
+            for _, below in run:
+                yield from call_lines(below, indent + 1, ending)
     if call["omitted"]:
         yield f"{pad}  [{call['omitted']} further calls were not recorded]"
     yield from (f"{pad}  {line}" for line in came.split("\n"))
+
+
+def list_calls(trajectory: Json) -> Iterator[tuple[int, int, Json]]:
+    """Yield (turn from 1, depth, call) for every recorded call, in order; the agent's own have depth 0."""
+    for number, turn in enumerate(trajectory["turns"], start=1):
+        waiting = [(0, turn["executed"])] if turn["executed"] is not None else []
+        while waiting:
+            depth, call = waiting.pop()
+            yield number, depth, call
+            waiting += [(depth + 1, below) for below in reversed(call["calls"])]
+
+
+def ending_call(trajectory: Json) -> Json | None:
+    """Return the call of a primitive after which the environment had ended the episode. `None`: it did not,
+    or the call may be one that was not recorded.
+    """
+    if trajectory["termination"] not in ("success", "failure"):
+        return None
+    made = [call for _, _, call in list_calls(trajectory)]
+    ran = [call for call in made if call["kind"] == "primitive" and call["error"] is None]
+    return ran[-1] if ran and not any(call["omitted"] for call in made) else None
 
 
 def write_call(name: str, arguments: Json) -> str:
@@ -180,14 +215,15 @@ def result_text(result: Any) -> str:
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
 
 
-def _replies(turns: list[Json]) -> list[str]:
-    """Return the reply after each turn, which is stored with the next turn of its conversation."""
-    told: dict[int, str] = {}
-    replies = []
-    for turn in reversed(turns):
-        replies.append(told.get(turn["conversation"], ""))
-        told[turn["conversation"]] = "\n".join(message["content"] for message in turn["messages"])
-    return replies[::-1]
+def replies(trajectory: Json) -> list[str]:
+    """Return the reply after each turn, which is stored with the next turn of its conversation. That to the
+    last turn, which the agent did not read, is stored with the turn itself."""
+    following: dict[int, str] = {}
+    texts = []
+    for turn in reversed(trajectory["turns"]):
+        texts.append(following.get(turn["conversation"], turn.get("unread", "")))
+        following[turn["conversation"]] = "\n".join(message["content"] for message in turn["messages"])
+    return texts[::-1]
 
 
 def _cut_known_part(call: Json, reply: str) -> str:

@@ -202,6 +202,8 @@ def read_text(source: str) -> list[Definition]:
     """Parse the definitions in a text. Raises `InvalidSkill` if it is not valid Python, or too large."""
     check_size(source)
     source = tidy_source(source)
+    if source.lstrip().startswith("```"):
+        raise InvalidSkill("send the source alone, without code fences (```)")
     lines, body = source.split("\n"), parse_source(source).body
     return [definition for statement in body for definition in _definitions(statement, lines)]
 

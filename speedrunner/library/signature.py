@@ -132,7 +132,8 @@ def read_signature(
             parameter = parameter.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if argument.annotation is None:
             if is_tool:
-                report(argument, f"the parameter {argument.arg} needs a type: {SUPPORTED} are allowed")
+                advice = "or start the name of a helper with _"
+                report(argument, f"give {argument.arg} a type ({SUPPORTED}), {advice}")
         else:
             try:
                 parameter = parameter.replace(annotation=types.of(argument.annotation))

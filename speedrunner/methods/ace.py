@@ -132,6 +132,9 @@ class ACE(Method):
             playbook, lessons = await self._reflect(playbook, read, trajectory_text(played), tools)
             if lessons:
                 playbook = await self._curate(playbook, lessons, tools)
+        numbers, old = ({item.number for item in kept.items} for kept in (playbook, before))
+        if numbers != old:
+            tools.changed = f"playbook items: {len(numbers - old)} added, {len(old - numbers)} removed"
         return msgspec.structs.replace(policy, notes=playbook.text, method=msgspec.to_builtins(playbook))
 
     async def _reflect(

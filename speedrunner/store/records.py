@@ -75,6 +75,10 @@ class Message(msgspec.Struct, frozen=True):
     content: str
 
 
+EPISODE_ENDS = ("EpisodeEnded:", "ActionLimitReached:")
+"""Starts of the errors of calls that the end of the episode stopped."""
+
+
 class CallNode(msgspec.Struct):
     """One executed call and the calls that it made, in order.
 
@@ -107,7 +111,7 @@ class CallNode(msgspec.Struct):
     @property
     def failed(self) -> bool:
         """Whether it ended by an error. The end of the episode, which stops all calls, is no failure."""
-        return self.error is not None and not self.error.startswith("EpisodeEnded:")
+        return self.error is not None and not self.error.startswith(EPISODE_ENDS)
 
     def below(self) -> Iterator[CallNode]:
         """Yield every call below this one, in order."""
@@ -132,6 +136,8 @@ class Turn(msgspec.Struct):
         role: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
         request: id of its rows in the ledger.
+        unread: the reply to its call, if it was the last of its conversation in an episode, so that the
+            agent did not read it. Unset (and not in the JSON) for all other turns.
     """
 
     messages: list[Message]
@@ -146,6 +152,7 @@ class Turn(msgspec.Struct):
     role: str = "actor"
     conversation: Integer = 0
     request: str = ""
+    unread: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -378,6 +385,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
             call them `attempts`.
         prefix: change of the prompt prefix; `None` on the chat API.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
+        changed: what it changed besides skills, in the method's words.
     """
 
     sleep: Integer
@@ -390,6 +398,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     episodes: list[Trajectory] = msgspec.field(name="attempts", default_factory=list)
     prefix: PrefixChange | None = None
     shown: Number | None = None
+    changed: str = ""
     format: Integer = FORMAT
 
     @property

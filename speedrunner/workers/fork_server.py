@@ -29,7 +29,7 @@ from speedrunner.store.files import open_log
 from speedrunner.workers.env_worker import CLOSE_LIMIT_S, EnvWorker, WorkerDied, WorkerError
 from speedrunner.workers.sandbox.child_process import describe_exit
 from speedrunner.workers.sandbox.isolation import FIRST_VICTIM
-from speedrunner.workers.worker_messages import LONGEST, PID, Start
+from speedrunner.workers.worker_messages import PID, Start
 
 PROGRAM = "speedrunner.workers.fork_server_process"
 
@@ -126,7 +126,7 @@ class ForkServer:
         except OSError as error:
             raise WorkerError(f"cannot start a worker of {self._env}: {error.strerror}") from error
         with theirs:
-            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LONGEST)
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
             try:  # without await in between, so that no forked process is lost
                 socket.send_fds(self._control, [b"f"], [theirs.fileno()])
                 (pid,) = PID.unpack(self._control.recv(PID.size))

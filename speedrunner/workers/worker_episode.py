@@ -108,7 +108,7 @@ class WorkerEpisode:
         refused = self._refusal(primitive)
         if refused is None and primitive.advances and self._call_actions == self._call_limit:
             text = f"stopped at the limit of {self._call_limit} actions in one call"
-            refused = Refused("ActionLimitReached", text, final=True)
+            refused = Refused("CallActionLimitReached", text, final=True)
         if refused is not None:
             return refused
         arguments, problem = _bound(primitive, args, kwargs)
@@ -150,7 +150,8 @@ class WorkerEpisode:
         if primitive.advances:
             self._actions += 1
             self._call_actions += 1
-        self._observation = text
+        if text is not None:  # an action of Crafter returns None, and leaves the actor what it read last
+            self._observation = text
         return text
 
     def _refusal(self, primitive: Primitive) -> Refused | None:

@@ -1,4 +1,4 @@
-"""The messages between the main process and a worker: a request, then its reply, each one line of JSON."""
+"""The messages between the main process and a worker: a request, then its reply, as length-prefixed JSON."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Executed(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
     Attributes:
         node: the call and all calls that it made.
-        observation: the result of the last primitive in it.
+        observation: the last text that a primitive in it returned.
         free_observation: the environment's text for each reply that the actor reads.
         outcome: the episode's current outcome.
         actions: primitive calls of the whole episode that advanced the world.
@@ -93,8 +93,8 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
     traceback: str
 
 
-LONGEST = 2**31
-"""Bytes of the longest reply that is read."""
+LENGTH = struct.Struct(">I")
+"""The length of a message in bytes, which precedes it."""
 
 Request = Start | Reset | Load | Execute | Finish
 Reply = Ready | Opened | Executed | Fault
@@ -113,13 +113,17 @@ def pack(message: Request | Reply) -> bytes:
             raise
         why = f"the reply cannot be written as JSON: {type(error).__name__}: {error}"
         body = msgspec.json.encode(Fault(why, ""))
-    return body + b"\n"
+    return LENGTH.pack(len(body)) + body
 
 
 def read_request(stream: BinaryIO) -> Request | None:
     """Wait for the next request; `None` if the owner has closed the socket or is gone."""
-    line = stream.readline()
-    return _REQUESTS.decode(line) if line.endswith(b"\n") else None
+    header = stream.read(LENGTH.size)
+    if len(header) < LENGTH.size:
+        return None
+    (size,) = LENGTH.unpack(header)
+    body = stream.read(size)
+    return _REQUESTS.decode(body) if len(body) == size else None
 
 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:
@@ -129,4 +133,5 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
         MsgspecError: it is not a valid reply, such as one with an impossible score.
         OSError, EOFError: the worker is gone.
     """
-    return _REPLIES.decode(await reader.readuntil(b"\n"))
+    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return _REPLIES.decode(await reader.readexactly(size))

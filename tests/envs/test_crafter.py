@@ -118,7 +118,9 @@ class TestEnding:
         for action in ["Noop", *episode["actions"]]:
             assert not env.done
             env.call(action.lower().replace(" ", "_"))
+            assert env.free_observation() is None or env.done
         assert env.done
+        assert "- health: 0/9" in (env.free_observation() or "")  # the primitive that reads it is refused
         before = env.outcome()
         assert before.detail["dead"]
         for name in ("noop", "get_current_observation"):

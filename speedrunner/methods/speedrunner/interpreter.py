@@ -15,10 +15,12 @@ DRAFT_WALL_S = 30.0
 
 _BOOTSTRAP = """\
 def _begin(session):
-    import sys, types
+    import linecache, sys, types
     for name, source in {sources!r}.items():
-        module = sys.modules[name] = types.ModuleType(name)
-        exec(compile(source, "<" + name + ">", "exec", dont_inherit=True), vars(module))
+        module, file = types.ModuleType(name), "<" + name + ">"
+        sys.modules[name], module.__file__ = module, file
+        linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+        exec(compile(source, file, "exec", dont_inherit=True), vars(module))
     module.begin(session, {primitives!r})
 
 _begin(globals())

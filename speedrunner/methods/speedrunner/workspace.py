@@ -8,6 +8,7 @@ only, with what the inducer may see of them (`speedrunner.store.history`).
 
 from __future__ import annotations
 
+import inspect
 import json
 import linecache
 import re
@@ -17,7 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from speedrunner.agents.reading import headline, opening, summarize_sleep, trajectory_lines
+from speedrunner.agents.reading import (
+    ending_call,
+    headline,
+    list_calls,
+    opening,
+    replies,
+    summarize_sleep,
+    trajectory_lines,
+    write_call,
+)
 
 MOUNTS: dict[str, str] = {}
 
@@ -108,15 +118,14 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> Tr
 
 
 def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield (turn from 1, depth, call) for every call that ran; the actor's own calls have depth 0."""
+    """Yield (turn from 1, depth, call) for every call that ran; the actor's own calls have depth 0.
 
-    for number, turn in enumerate(trajectory["turns"], start=1):
-        waiting = [(0, turn["executed"])] if turn["executed"] is not None else []
-        while waiting:
-            depth, call = waiting.pop()
-            yield number, depth, call
-            if call["calls"]:
-                waiting += [(depth + 1, below) for below in reversed(call["calls"])]
+    A call has two more keys than its record: `seen`, what the actor read after its own call ("" for deeper
+    calls), and `ended`, whether the environment had ended the episode after it.
+    """
+    ending, seen = ending_call(trajectory), replies(trajectory)
+    for number, depth, call in list_calls(trajectory):
+        yield number, depth, {**call, "seen": "" if depth else seen[number - 1], "ended": call is ending}
 
 
 def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) -> None:
@@ -168,7 +177,8 @@ def skill_stats() -> list[dict[str, Any]]:
 
 def _failed(call: dict[str, Any]) -> bool:
     """Return whether a call failed, as `CallNode.failed` of the store, which cannot be imported here."""
-    return call["error"] is not None and not call["error"].startswith("EpisodeEnded:")
+    ends = ("EpisodeEnded:", "ActionLimitReached:")
+    return call["error"] is not None and not call["error"].startswith(ends)
 
 
 def library_source(version: int) -> str:
@@ -182,6 +192,37 @@ def load_library(version: int) -> ModuleType:
     index = Path(MOUNTS["policies"], f"v{version:04d}", "library.json").read_text(encoding="utf-8")
     vars(module)["skills_index"] = json.loads(index)["skills"]
     return module
+
+
+def feed(trajectory: dict[str, Any], first: int = 1) -> None:
+    """Let the draft's primitives return an episode's recorded results in order, from turn `first` on.
+
+    A call that differs from the recorded one raises `NotAvailable`, and so does a call after the last one.
+    """
+    recorded = (
+        call for turn, _, call in list_calls(trajectory) if turn >= first and call["kind"] == "primitive"
+    )
+
+    def make(name: str) -> Callable[..., Any]:
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if (call := next(recorded, None)) is None:
+                raise NotAvailable(f"{name}: the episode has no further call")
+            given = [*args, *kwargs.values()]
+            if name != call["name"] or given != [*call["arguments"].values()]:
+                made = write_call(call["name"], call["arguments"])
+                raise NotAvailable(f"{name} was called with {given}, and the episode's next call is {made}")
+            if call["error"] is not None:
+                raise RuntimeError(call["error"])
+            return call["result"]
+
+        return function
+
+    vars(_session["library"]).update({name: make(name) for name in _primitives})
+
+
+def help(function: Callable[..., Any]) -> None:
+    """Print the source of a function of this session or of a library."""
+    print(inspect.getsource(function))
 
 
 def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
@@ -201,6 +242,8 @@ def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
         skill_stats,
         library_source,
         load_library,
+        feed,
+        help,
     )
     session.update({tool.__name__: tool for tool in (*offered, NotAvailable)})
 

@@ -49,6 +49,10 @@ VIEWS: dict[str, dict[str, Any]] = {
         "result": "You stay. A kitchen.",
         "free_observation": "A kitchen.",
     },
+    "a result without the free observation's line break": {
+        "result": "A kitchen.\n\tA sink.",
+        "free_observation": "\nA kitchen.\n\tA sink.\n",
+    },
     "a long result": {"result": "x" * 25, "limit": 20},
     "a long result whose end is the observation": {
         "result": "x" * 25 + "You see a flag.",

@@ -111,7 +111,7 @@ class TestWhatTheActorWasTold:
             turn(messages=[Message("user", "Judge.")], executed=look, role="critic", conversation=1),
             turn(messages=[Message("tool", "ok\n\nA kitchen.")], executed=look),
         ]
-        assert trajectory_lines(trajectory(turns=made))[1:] == [
+        assert trajectory_lines(trajectory(turns=made, termination=Termination.CALL_LIMIT))[1:] == [
             "[1]",
             "  look() -> ok",
             "  reply: A kitchen.",
@@ -120,6 +120,50 @@ class TestWhatTheActorWasTold:
             "[3]",
             "  look() -> ok",
         ]
+
+    def test_after_the_last_turn_it_is_the_reply_that_the_actor_did_not_read(self) -> None:
+        look = CallNode("look", "primitive", {}, result="ok")
+        made = [
+            turn(executed=look),
+            turn(messages=[Message("tool", "ok")], executed=look, unread="ok\n\nMud."),
+        ]
+        assert trajectory_lines(trajectory(turns=made, termination=Termination.CALL_LIMIT))[1:] == [
+            *("[1]", "  look() -> ok", "[2]", "  look() -> ok", "  reply: Mud."),
+        ]
+
+
+class TestTheCallThatEndedTheEpisode:
+    """It is marked, since it returned normally and its skill went on."""
+
+    DIG = CallNode("dig", "skill", {}, result="The episode goes on.", calls=[NOOP, NOOP, NORTH, NOOP])
+
+    def lines(self, node: CallNode, termination: Termination = Termination.FAILURE) -> list[str]:
+        return trajectory_lines(trajectory(turns=[turn(executed=node)], termination=termination))[1:]
+
+    def test_it_is_the_last_primitive_that_was_not_refused(self) -> None:
+        ended = msgspec.structs.replace(self.DIG, calls=[*self.DIG.calls, REFUSED])
+        assert self.lines(ended) == [
+            "[1]",
+            "  dig()",
+            "    noop() x2",
+            "    move(to='north')",
+            "    noop() [this call ended the episode]",
+            "    noop() error: ActionLimitReached: stopped",
+            "    -> The episode goes on.",
+        ]
+        assert self.lines(LOOK)[-1] == "    A door. [this call ended the episode]"
+
+    @pytest.mark.parametrize(
+        ("node", "termination"),
+        [
+            (DIG, Termination.CALL_LIMIT),
+            (msgspec.structs.replace(DIG, omitted=3), Termination.FAILURE),
+            (CallNode("submit_answer", "tool", {}), Termination.SUBMITTED),
+        ],
+        ids=["a limit ended it", "it may not be recorded", "the actor ended it"],
+    )
+    def test_without_one_nothing_is_marked(self, node: CallNode, termination: Termination) -> None:
+        assert reading.ENDED not in "\n".join(self.lines(node, termination))
 
 
 def task(text: str) -> Trajectory:

@@ -427,6 +427,7 @@ REFUSED = {
         function("d: int", INNER).replace("skill", "top")
     ),
     **{f"a public skill: ({parameters})": WALKER + function(parameters) for parameters in ANYTHING},
+    "a source in a code fence": f"```python\n{function()}\n```",
     "five problems": "import os\ndef skill(a, *b: int):\n    import sys\n    return 1\n",
     "100 problems": function(body="\n    ".join(f"xyz_{n}" for n in range(100))),
 }

@@ -115,10 +115,12 @@ async def test_a_batch_in_which_every_episode_ends_by_a_fault(corridor: Runs, me
     await run.play("run.rollouts=2", "run.test_episodes=0")
     (sleep,) = run.data.sleeps
     assert {row.termination for row in run.data.episodes} == {Termination.ENGINE_ERROR}
-    assert sleep.episodes == []
+    assert (sleep.agents, sleep.episodes, sleep.edits) == ([], [], [])
+    assert sleep.error == "no episode of the batch has a score, so there is nothing to learn from"
+    assert "nothing changed" in run.printed
+    assert sleep.error in run.printed
     before, after = policies(run)
-    if method not in INDUCING:
-        assert (after.module, after.notes, after.method) == (before.module, before.notes, before.method)
+    assert (after.module, after.notes, after.method) == (before.module, before.notes, before.method)
 
 
 @pytest.mark.parametrize("method", ["asi", "asi_replay"])

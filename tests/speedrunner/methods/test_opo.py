@@ -46,6 +46,9 @@ async def test_empty_notes_are_refused_and_three_such_answers_change_nothing(cor
     run = corridor(optimizer(" ", "  Walk. ", *[""] * 3))
     await run.play("method=opo", "run.test_episodes=0")
     assert [run.data.policies.load(version).notes for version in range(3)] == ["", "Walk.", "Walk."]
+    assert [sleep.changed for sleep in run.data.sleeps] == ["notes rewritten", ""]
+    assert "notes rewritten" in run.printed
+    assert "edits accepted" not in run.printed
     (agent,) = run.data.sleeps[1].agents
     assert (agent.termination, len(agent.turns)) == (Termination.CALL_LIMIT, 3)
 

@@ -63,10 +63,17 @@ class TestHistory:
         (one,) = skill_history(load(run.path)).versions
         assert (one.calls, one.inner_calls, one.scored) == (0, 1, 0)
 
-    def test_a_call_that_the_end_of_the_episode_stopped_did_not_fail(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "end",
+        [
+            "EpisodeEnded: stopped because the environment has ended the episode",
+            "ActionLimitReached: stopped at the limit of 9 actions",
+        ],
+    )
+    def test_a_call_that_the_end_of_the_episode_stopped_did_not_fail(self, tmp_path: Path, end: str) -> None:
         run = SmallRun(tmp_path / "run")
         run.policy(0, {"one": "return two()", "two": "return walk()"})
-        stopped = skill("two", 1, "EpisodeEnded: stopped because the environment has ended the episode")
+        stopped = skill("two", 1, end)
         run.train(0, [skill("one", 1, "ValueError: no"), skill("one", 1, stopped.error, stopped)])
         versions = skill_history(load(run.path)).versions
         assert [(each.calls, each.inner_calls, each.errors) for each in versions] == [(2, 0, 1), (0, 1, 0)]

@@ -24,6 +24,7 @@ from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault
 from speedrunner.workers.worker_messages import Executed, Fault, pack, read_reply
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
+from tests.odd_envs import Quiet
 from tests.processes import HANGS_S, is_alive, runs, until
 from tests.toy_env import Corridor
 
@@ -192,8 +193,18 @@ class TestSkills:
                 assert executed.node.error.startswith(
                     "ActionLimitReached: stopped at the limit of 9 actions"
                     if termination
-                    else "ActionLimitReached: stopped at the limit of 4 actions in one call"
+                    else "CallActionLimitReached: stopped at the limit of 4 actions in one call"
                 )
+
+    async def test_what_a_skill_stores_in_a_constant_lasts_until_the_episode_ends(
+        self, pool: WorkerPool
+    ) -> None:
+        library = skills(
+            'SEEN = []\ndef skill() -> int:\n    """See."""\n    SEEN.append(look())\n    return len(SEEN)'
+        )
+        for _ in range(2):
+            async with episode(pool, library) as call:
+                assert [(await call("skill")).node.result for _ in range(2)] == [1, 2]
 
     async def test_drawing_and_the_order_of_sets_repeat_between_processes(self) -> None:
         source = '''
@@ -207,6 +218,23 @@ class TestSkills:
             async with WorkerPool(1, ENV) as fresh:
                 results.append((await play(fresh, source)).node.result)
         assert results[0] == results[1]
+
+
+class TestTheLastObservation:
+    """It is the last text that a primitive of the call returned, also if later ones returned none."""
+
+    @pytest.mark.parametrize(
+        ("lines", "at"),
+        [("walk(2)\n    look()\n    walk(1)", 2), ("look()\n    walk(1)\n    walk('far')", 0)],
+    )
+    async def test_a_skill_that_looks_and_then_acts_or_fails(self, lines: str, at: int) -> None:
+        source = f'def skill():\n    """Look and walk."""\n    {lines}'
+        async with WorkerPool(1, "tests.odd_envs:Quiet") as quiet, quiet.worker() as worker:
+            await worker.reset(Task(Quiet.name, "default", 10), skills(source).module(), None)
+            executed = await worker.execute(ToolCall("skill", {}), HANGS_S)
+            nothing = await worker.execute(ToolCall("walk", {}), HANGS_S)
+        assert executed.observation == f"You are at field {at}. The flag is at field 10."
+        assert nothing.observation is None
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -29,9 +29,16 @@ class ActionLimitReached(BaseException):
     """A primitive was called after the episode's last allowed action."""
 
 
+class CallActionLimitReached(BaseException):
+    """A primitive was called after the last action that one tool call may take."""
+
+
 REFUSALS: dict[str, type[BaseException]] = {
     kind.__name__: kind
-    for kind in (InvalidPrimitiveCall, TypeError, EpisodeEnded, ActionLimitReached, TimeLimitReached)
+    for kind in (
+        *(InvalidPrimitiveCall, TypeError),
+        *(EpisodeEnded, ActionLimitReached, CallActionLimitReached, TimeLimitReached),
+    )
 }
 """Refusals that the worker may send instead of a primitive's result."""
 

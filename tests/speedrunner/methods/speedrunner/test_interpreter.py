@@ -97,6 +97,7 @@ READING = (
     "sleeps()",
     "skill_stats()",
     "for turn, depth, call in calls(t[0]): print(turn, depth, call['name'])",
+    "[(call['ended'], call['seen']) for _, _, call in calls(t[0])]",
     "opening(t[0])",
     "show(t[0])",
     "show(t[0], 2)",
@@ -191,6 +192,24 @@ async def test_primitives_are_not_available_but_can_be_put_in_place(bench: Bench
     )
     assert await bench("library.go_forward = lambda: 'a wall'; library._step()") == "'a wall'"
     assert "NotAvailable" in await bench("load_library(1)._step()")
+
+
+async def test_a_draft_is_fed_the_recorded_results_of_an_episode_in_order(bench: Bench) -> None:
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    steps = "[library._step() for _ in range(3)]"
+    assert await bench(f"play = load_trajectories()[0]; feed(play); {steps}") == str(["a wall"] * 3)
+    assert (await bench("library._step()")).endswith(
+        "NotAvailable: go_forward: the episode has no further call"
+    )
+    told = await bench("feed(play); library.turn_left()")
+    assert told.endswith("turn_left was called with [], and the episode's next call is go_forward()")
+    assert "no further call" in await bench("feed(play, first=2); library._step()")
+
+
+async def test_help_prints_the_source_of_the_session_s_functions_and_of_a_library(bench: Bench) -> None:
+    text = await bench("help(batches)")
+    assert text.startswith("def batches() -> list[int]:\n")
+    assert await bench("help(load_library(1)._step)") == STEP
 
 
 async def test_held_out_episodes_and_everything_else_of_the_run_are_out_of_sight(bench: Bench) -> None:
