@@ -7,10 +7,8 @@ from typing import Annotated, Any
 import msgspec
 
 from serving.apis.messages import Item, MessageAnswer, MessageConversation, WrittenAnswer, WrittenCall
-from serving.engine.one_try import Counts
 from serving.model_config import Role
 from serving.tokens.tools import ToolSpec
-from serving.usage import Usage
 
 
 class _Text(msgspec.Struct, tag="text"):
@@ -56,17 +54,11 @@ class ChatCompletion(MessageAnswer):
     """The answer of `/v1/chat/completions`."""
 
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
-    usage: Counts
 
     @property
     def aborted(self) -> bool:
         """See `Answer`."""
         return self.choices[0].finish_reason == "abort"
-
-    def count_usage(self) -> Usage:
-        """See `Answer`."""
-        self.read(0)
-        return self.usage.usage()
 
     def read(self, turn: int) -> WrittenAnswer:
         """See `MessageAnswer`."""

@@ -17,6 +17,7 @@ from serving.engine.one_try import Answer
 from serving.errors import ContentRefused, InvalidCall, TruncatedCall
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
+from serving.usage import Usage
 
 ANSWER_TOKENS = 1024
 """Room for a call's own syntax (without its strings) and for the reasoning."""
@@ -64,6 +65,11 @@ class WrittenAnswer(msgspec.Struct, frozen=True):
 
 class MessageAnswer(Answer):
     """The answer of one of these APIs."""
+
+    def count_usage(self) -> Usage:
+        """See `Answer`."""
+        self.read(0)
+        return super().count_usage()
 
     def read(self, turn: int) -> WrittenAnswer:
         """Return what it says; a call without an id gets one, unique for the turn's number. Raises

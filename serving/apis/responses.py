@@ -10,10 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from serving.apis.messages import Item, MessageAnswer, MessageConversation, WrittenAnswer, WrittenCall
-from serving.engine.one_try import Count, possible_usage
+from serving.engine.one_try import Count, Counts, Details
 from serving.model_config import Role
 from serving.tokens.tools import ToolSpec
-from serving.usage import Usage
 
 
 class _Text(msgspec.Struct, tag="output_text"):
@@ -46,19 +45,11 @@ class _FunctionCall(msgspec.Struct, tag="function_call"):
 _Output = _Reasoning | _Message | _FunctionCall
 
 
-class _InputDetails(msgspec.Struct):
-    cached_tokens: Count | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: Count | None = None
-
-
-class _Counts(msgspec.Struct):
-    input_tokens: Count
-    output_tokens: Count
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+class _Counts(Counts):
+    prompt_tokens: Count = msgspec.field(name="input_tokens")
+    completion_tokens: Count = msgspec.field(name="output_tokens")
+    prompt_tokens_details: Details | None = msgspec.field(name="input_tokens_details", default=None)
+    completion_tokens_details: Details | None = msgspec.field(name="output_tokens_details", default=None)
 
 
 class _Incomplete(msgspec.Struct):
@@ -72,19 +63,6 @@ class Response(MessageAnswer):
     output: list[dict[str, Any]]
     usage: _Counts
     incomplete_details: _Incomplete | None = None
-
-    def count_usage(self) -> Usage:
-        """See `Answer`."""
-        self.read(0)
-        counts = self.usage
-        return possible_usage(
-            Usage(
-                prompt=counts.input_tokens,
-                cached=(counts.input_tokens_details or _InputDetails()).cached_tokens or 0,
-                completion=counts.output_tokens,
-                reasoning=(counts.output_tokens_details or _OutputDetails()).reasoning_tokens or 0,
-            )
-        )
 
     def read(self, turn: int) -> WrittenAnswer:
         """See `MessageAnswer`."""

@@ -25,12 +25,35 @@ TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
-def possible_usage(usage: Usage) -> Usage:
-    """Return the usage. Raises `ValueError` if its reasoning is more than all that was generated; a `Usage`
-    itself refuses more cached tokens than the prompt has."""
-    if usage.action < 0:
-        raise ValueError(f"{usage.reasoning} reasoning tokens cannot be part of {usage.completion} generated")
-    return usage
+class Details(msgspec.Struct):
+    """Parts of a count."""
+
+    cached_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+
+
+class Counts(msgspec.Struct):
+    """The token counts of a request; `None` in the details: not reported."""
+
+    prompt_tokens: Count
+    completion_tokens: Count
+    prompt_tokens_details: Details | None = None
+    completion_tokens_details: Details | None = None
+
+    def usage(self) -> Usage:
+        """Return the token usage, with reasoning tokens if the engine counts them. Raises `ValueError` for
+        impossible counts."""
+        usage = Usage(
+            prompt=self.prompt_tokens,
+            cached=(self.prompt_tokens_details or Details()).cached_tokens or 0,
+            completion=self.completion_tokens,
+            reasoning=(self.completion_tokens_details or Details()).reasoning_tokens or 0,
+        )
+        if usage.action < 0:
+            raise ValueError(
+                f"{usage.reasoning} reasoning tokens cannot be part of {usage.completion} generated"
+            )
+        return usage
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -41,6 +64,7 @@ class Answer(msgspec.Struct, kw_only=True):
         error: set in a response that failed half-way.
     """
 
+    usage: Counts
     error: Any = None
 
     @property
@@ -49,33 +73,9 @@ class Answer(msgspec.Struct, kw_only=True):
         return False
 
     def count_usage(self) -> Usage:
-        """Return the token usage. Raises `ValueError` for impossible counts."""
-        raise NotImplementedError
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: Count | None = None
-    reasoning_tokens: Count | None = None
-
-
-class Counts(msgspec.Struct):
-    """The token counts of completions and chat completions; `None` in the details: not reported."""
-
-    prompt_tokens: Count
-    completion_tokens: Count
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
-
-    def usage(self) -> Usage:
-        """Return the token usage. Raises `ValueError` for impossible counts."""
-        return possible_usage(
-            Usage(
-                prompt=self.prompt_tokens,
-                cached=(self.prompt_tokens_details or _Details()).cached_tokens or 0,
-                completion=self.completion_tokens,
-                reasoning=(self.completion_tokens_details or _Details()).reasoning_tokens or 0,
-            )
-        )
+        """Return the token usage. Raises `ValueError` for impossible counts, and for other values that do not
+        fit the API."""
+        return self.usage.usage()
 
 
 class TokenLogprobs(msgspec.Struct):
@@ -103,7 +103,6 @@ class TokenCompletion(Answer):
     """The answer of `/v1/completions`."""
 
     choices: Annotated[list[TokenChoice], msgspec.Meta(min_length=1)]
-    usage: Counts
     metrics: _Timing | None = None
 
     @property
@@ -113,7 +112,7 @@ class TokenCompletion(Answer):
 
     def count_usage(self) -> Usage:
         """See `Answer`."""
-        ids, usage = self.choices[0].token_ids, self.usage.usage()
+        ids, usage = self.choices[0].token_ids, super().count_usage()
         if ids is not None and len(ids) != usage.completion:
             raise ValueError(f"completion_tokens is {usage.completion}, but token_ids has {len(ids)}")
         return usage
