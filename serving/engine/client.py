@@ -391,6 +391,8 @@ class Engine:
         if request.form is TokenCompletion and usage.prompt != request.prompt_bound:
             counts = f"{usage.prompt} prompt tokens, but the request has {request.prompt_bound}"
             raise TryFailed(f"the answer to another request: it counts {counts}")
+        if request.form is TokenCompletion and usage.completion > request.max_tokens:
+            raise TryFailed(f"the answer has {usage.completion} tokens, but at most {request.max_tokens} may")
         return answer, usage
 
     def _record(

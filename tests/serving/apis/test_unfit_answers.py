@@ -92,7 +92,15 @@ COUNTS: dict[str, Edit] = {
 }
 """Edits by what the failure must name."""
 
+
+def lengthen(content: dict[str, Any]) -> Any:
+    """Let the answer have more tokens than it may."""
+    content["usage"]["completion_tokens"] = 9999
+    return put("choices.0.token_ids", [7] * 9999)(content)
+
+
 COMPLETIONS = COUNTS | {
+    "9999 tokens, but at most": lengthen,
     "token_ids": put("choices.0.token_ids", "1, 2"),
     "token_ids[0]": put("choices.0.token_ids", [-1]),
     "token_ids[0]  ": put("choices.0.token_ids", [2**31]),
