@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,18 @@ def test_minigrids_expert_solves_the_training_worlds() -> None:
             env.call(PRIMITIVES[bot.replan()])
         solved += env.outcome().success
     assert solved >= 49
+
+
+@pytest.mark.slow
+def test_instructions_that_repeat_and_missions_with_equal_objects_are_as_the_docs_say() -> None:
+    env, split = make("babyai"), splits("babyai")
+    train, test = ([env.reset(task).instruction for task in own] for own in (split.train, split.test))
+    assert sum(instruction in train for instruction in test) == 11
+    equal = [
+        sum(
+            len(names) == 2 and len({*names}) == 1
+            for names in (re.findall(r"a (\w+ \w+)", text) for text in own)
+        )
+        for own in (train, test)
+    ]
+    assert equal == [8, 3]

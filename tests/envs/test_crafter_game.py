@@ -115,6 +115,32 @@ def balance(game: Game, draw: float) -> None:
     game.world.random = random
 
 
+def reach(game: Game, passable: set[str]) -> set[str]:
+    """Materials next to a cell that can be entered from the start through these materials."""
+    start = tuple(map(int, game.player.pos))
+    entered, waiting, touched = {start}, [start], set()
+    while waiting:
+        x, y = waiting.pop()
+        for cell in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)):
+            material, _ = game.world[cell]
+            touched.add(material)
+            if material in passable and cell not in entered:
+                entered.add(cell)
+                waiting.append(cell)
+    return touched
+
+
+@pytest.mark.parametrize(("world", "has_diamond"), [(0, True), (719987867, False)])
+def test_a_diamond_can_be_out_of_reach(world: int, has_diamond: bool) -> None:
+    """On foot and through trees, which become grass; with a pickaxe through rock, with stones over water and
+    lava. docs/methods.md counts the test worlds without a diamond."""
+    game, on_foot = started(world), {"grass", "sand", "path", "tree"}
+    assert {"tree", "stone"} <= reach(game, on_foot)
+    found = reach(game, {*constants.materials} - {"diamond"})
+    assert {"coal", "iron"} <= found
+    assert ("diamond" in found) == has_diamond
+
+
 class TestTheFullDescription:
     """`env.description=full` has the rules of crafter 1.8.3."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from envs import EpisodeOver, InvalidPrimitiveCall, Opening, Task, make, splits
+from envs import EpisodeOver, InvalidOption, InvalidPrimitiveCall, Opening, Task, make, splits
 from envs.java_env import SimulatorFailed
 from envs.textworld import FOLDS, GAMES, PHRASES, TextWorld
 from speedrunner.cli.scaffold.check_environment import check_environment
@@ -70,6 +70,20 @@ class TestSplits:
         split = splits("textworld")
         assert [task.index for task in split.train[:5]] == [654, 114, 25, 759, 281]
         assert split == splits("textworld", description="full")
+
+    def test_no_seed_is_in_both_parts_since_a_fold_does_not_change_a_coin_s_world(
+        self, kitchen: TextWorld
+    ) -> None:
+        assert kitchen._simulator is not None
+        first, second = (kitchen._simulator.load("coin", fold, 3) for fold in ("train", "test"))
+        assert first == second
+        for game in GAMES:
+            split = splits("textworld", game=game)
+            assert not {task.index for task in split.train} & {task.index for task in split.test}
+
+    def test_the_game_is_one_of_the_three(self) -> None:
+        with pytest.raises(InvalidOption, match="option 'game' of textworld"):
+            splits("textworld", game="chess")
 
     def test_the_folds_have_the_simulator_s_seeds(self, kitchen: TextWorld) -> None:
         assert kitchen._simulator is not None
