@@ -19,7 +19,6 @@ from speedrunner.agents.reading import merge_repeats, result_text, write_call
 from speedrunner.agents.rendering import render
 from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Labels, Message, Policy
 from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
@@ -117,20 +116,13 @@ class ActorSpec:
     def with_part(self, part: LibraryConfig) -> ActorSpec:
         """Return this spec with the part of its library that an evaluation shows.
 
-        Raises `InvalidPolicy`: a named skill is not public, or the actor does not call skills as tools.
+        Raises `InvalidPolicy`: the actor does not call skills as tools.
         """
-        if part == LibraryConfig():
+        if part.visible_last is None:
             return self
-        given = " ".join(part.settings())
         if self.tools is not None:
-            raise InvalidPolicy(f"{given}: the actor of this method does not call skills as tools")
-        try:
-            library = self.library.hide_skills(part.hide)
-        except InvalidSkill as error:
-            raise InvalidPolicy(f"{given}: {'; '.join(str(error).splitlines())}") from error
-        if part.visible_last is not None:
-            library = library.last_visible(part.visible_last)
-        return replace(self, library=library)
+            raise InvalidPolicy(f"{part}: the actor of this method does not call skills as tools")
+        return replace(self, library=self.library.last_visible(part.visible_last))
 
 
 class Actor:

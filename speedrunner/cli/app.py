@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import resource
@@ -18,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from speedrunner.cli.output import say, say_error
-from speedrunner.plain.plain_records import read_table
+from speedrunner.plain.plain_records import read_table, shorten
 
 
 class Command(NamedTuple):
@@ -95,6 +96,8 @@ def _explain(error: Exception, arguments: Sequence[str]) -> str | None:
     from speedrunner.store.discovery import DAMAGED, describe, is_for_people
 
     text = str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"error: this name is too long for a file: {shorten(str(error.filename))}"
     if isinstance(error, (InvalidSkill, ToolError)):  # texts for a model, which a method has not caught
         return None
     if isinstance(error, ModuleNotFoundError):

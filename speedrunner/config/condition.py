@@ -5,17 +5,11 @@ Identities are compared by their fields. Names of folders and in tables are made
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Sequence
 
 import msgspec
 
 Option = bool | int | float | str | None
-
-LISTED_CHARS = 60
-"""Maximum characters of skills' names in a run's name; folders have at most 255 bytes."""
-
 
 COLUMNS = ("env", "method", "model")
 """Columns of tables that have the names of a condition."""
@@ -79,14 +73,13 @@ class Treatment(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a condition plays with: the method, and everything else that is neither world nor model.
 
     Attributes:
-        visible_last, hidden: the part of a stored library that the actor sees.
+        visible_last: the part of a stored library that the actor sees.
         letter: names other settings among the runs of one report; empty in stored records.
     """
 
     method: Choice
     wording: int = 0
     visible_last: int | None = None
-    hidden: tuple[str, ...] = ()
     start: Start | None = None
     letter: str = ""
 
@@ -98,8 +91,7 @@ class Treatment(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def shown(self) -> str:
         """Return the part of the name about the shown skills, such as `-visible_last50`; "" for all."""
-        last = "" if self.visible_last is None else f"-visible_last{self.visible_last}"
-        return last + (f"-hide_{_list_skills(self.hidden)}" if self.hidden else "")
+        return "" if self.visible_last is None else f"-visible_last{self.visible_last}"
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -158,10 +150,3 @@ def _name_option(key: str, value: Option) -> str:
     if isinstance(value, bool):
         return f"-{'' if value else 'no-'}{key}"
     return f"-{key}{'' if isinstance(value, int) else '_'}{value}"
-
-
-def _list_skills(skills: Sequence[str]) -> str:
-    """Return names of skills joined, or their number and a digest if that is long."""
-    text = "+".join(map(plain_name, skills))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return text if len(text) <= LISTED_CHARS else f"{len(skills)}_{digest}"

@@ -47,7 +47,6 @@ def identify_condition(config: Config) -> ConditionId:
         choose("method", config.method, config.run.seed),
         wording=config.run.wording,
         visible_last=config.library.visible_last,
-        hidden=tuple(sorted(config.library.hide)),
         start=config.start or describe_start(config, read_source(config)),
     )
     return ConditionId(choose("env", config.env, config.run.seed), treatment, _choose_model(config.model))

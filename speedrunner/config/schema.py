@@ -112,13 +112,9 @@ class LibraryConfig(msgspec.Struct, frozen=True):
     #: The actor sees only the last N skills, in the order in which they were added. Skills can call all
     #: (paper, "Post-hoc Library Truncation"). Only for evaluations, with `run.rollouts=0`. `None`: all.
     visible_last: Count | None = None
-    #: Names of public skills that the actor does not see; other skills can still call them. For evaluations.
-    hide: list[str] = []
 
-    def settings(self) -> list[str]:
-        """Return the settings that differ from the defaults, such as `library.hide=[walk]`."""
-        last, hide = f"library.visible_last={self.visible_last}", f"library.hide=[{','.join(self.hide)}]"
-        return [last] * (self.visible_last is not None) + [hide] * bool(self.hide)
+    def __str__(self) -> str:
+        return f"library.visible_last={self.visible_last}"
 
 
 class ModelOptions(msgspec.Struct, frozen=True):
@@ -306,11 +302,10 @@ def from_mapping(content: object) -> Config:
         config = record(Config, content)
     except WrongData as error:
         raise InvalidConfig(str(error)) from None
-    partial = " ".join(config.library.settings())
-    if partial and config.run.rollouts:
+    if config.library.visible_last is not None and config.run.rollouts:
         raise InvalidConfig(
-            f"{partial} works only in evaluations of a stored library:"
-            f" `speedrunner run run.start_from=RUN run.rollouts=0 {partial}`"
+            f"{config.library} works only in evaluations of a stored library:"
+            f" `speedrunner run run.start_from=RUN run.rollouts=0 {config.library}`"
         )
     return config
 

@@ -95,20 +95,11 @@ class Library:
         return library
 
     def last_visible(self, count: int) -> Library:
-        """Return it with at most `count` public skills: those that were added to the library last."""
+        """Return it with at most `count` public skills: those that were added to the library last. Skills can
+        still call the others."""
         public = [skill.name for skill in self.skills if skill.public]
-        return self.hide_skills(public[: max(len(public) - count, 0)])
-
-    def hide_skills(self, names: Collection[str]) -> Library:
-        """Return it with these public skills private; other skills can still call them. Raises `InvalidSkill`
-        with similar names if one is no public skill."""
-        shown = [skill.name for skill in self.skills if skill.public]
-        unknown = [name for name in names if name not in shown]
-        refuse([f"there is no public skill {name}{suggestion(name, shown)}" for name in unknown])
-        skills = (
-            msgspec.structs.replace(skill, public=skill.public and skill.name not in names)
-            for skill in self.skills
-        )
+        shown = public[max(len(public) - count, 0) :]
+        skills = (msgspec.structs.replace(skill, public=skill.name in shown) for skill in self.skills)
         return replace(self, skills=tuple(skills))
 
     def policy(self, before: Policy) -> Policy:

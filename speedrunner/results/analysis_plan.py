@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from speedrunner.results.means import AVERAGED
 from speedrunner.results.run_result import RunResult
 from speedrunner.store.files import StorageError, explain_errors, read_content, write_atomic
 from speedrunner.store.run_lock import RunLock
-from speedrunner.store.stored_run import PLAN, plan_digest
+from speedrunner.store.stored_run import PLAN
 
 PATIENCE_S = 60.0
 """Seconds to wait for another sweep that adds to the same plan; an addition takes milliseconds."""
@@ -41,7 +42,6 @@ class AnalysisPlan(msgspec.Struct):
         exclusions: what is left out of means and comparisons.
         levels: the confidence of intervals, also of those for equivalence.
         runs: by the date at which a sweep added them, the seeds of each environment, method and model.
-        earlier: SHA-256 of the file before each addition to this plan.
     """
 
     claims: dict[str, list[str]]
@@ -49,7 +49,6 @@ class AnalysisPlan(msgspec.Struct):
     exclusions: list[str]
     levels: dict[str, float]
     runs: dict[str, dict[str, list[int]]]
-    earlier: list[str] = []
 
 
 def write_plan(experiment: str, configs: Sequence[Config]) -> None:
@@ -70,14 +69,12 @@ def write_plan(experiment: str, configs: Sequence[Config]) -> None:
 
 
 def _add(folder: Path, experiment: str, runs: Sequence[tuple[str, int]]) -> None:
-    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    now = _write_date(time.time())
     plans = _read(folder / PLAN)
     if added := _list_new(plans, experiment, runs):
         plan = plans.setdefault(experiment, _analysis(experiment))
         for name, seed in added:
             plan.runs.setdefault(now, {}).setdefault(name, []).append(seed)
-        if (before := plan_digest(folder)) != "none":
-            plan.earlier.append(before)
         write_atomic(folder / PLAN, write_yaml(msgspec.to_builtins(plans)).encode())
 
 
@@ -98,10 +95,15 @@ def _analysis(experiment: str) -> AnalysisPlan:
     return AnalysisPlan(comparisons, [*AVERAGED], [*EXCLUSIONS], levels, {})
 
 
-def _list_runs(plans: Iterable[AnalysisPlan]) -> dict[tuple[str, int], None]:
-    """Return condition and seed of each planned run, in the order of the plans."""
-    added = (each for plan in plans for each in plan.runs.values())
-    return {(name, seed): None for own in added for name, seeds in own.items() for seed in seeds}
+def _list_runs(plans: Iterable[AnalysisPlan]) -> dict[tuple[str, int], str]:
+    """Return condition and seed of each planned run with the date of its plan, in the order of the plans."""
+    added = [date_runs for plan in plans for date_runs in plan.runs.items()]
+    return {(name, seed): date for date, own in added for name, seeds in own.items() for seed in seeds}
+
+
+def _write_date(seconds: float) -> str:
+    """Return Unix seconds as a date whose text is greater than that of an earlier one."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _read(file: Path) -> dict[str, AnalysisPlan]:
@@ -119,8 +121,7 @@ def _read(file: Path) -> dict[str, AnalysisPlan]:
 def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], prices: str | None) -> list[str]:
     """Return a line for each planned experiment of the runs' folders: whether the analysis equals its plan.
 
-    Further lines name runs that a plan lacks, and runs that started before it was written. An edit by hand is
-    found by the runs that started after the newest addition to the plan.
+    Further lines name runs that a plan lacks, and runs that started before a sweep added them.
     A plan that cannot be read is left out with a line, and so are folders without one if claims are judged.
 
     Args:
@@ -130,11 +131,12 @@ def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], pric
     by_file: dict[Path, dict[tuple[str, int], str]] = {}
     for run in runs:
         played = by_file.setdefault(Path(run.path).parent / PLAN, {})
-        played[str(run.condition), run.seed] = run.processes[0].plan if run.processes else ""
+        started = _write_date(run.processes[0].started) if run.processes else ""
+        played[str(run.condition), run.seed] = started
     lines, without = [], []
     for file, played in by_file.items():
         try:
-            plans, digest = _read(file), plan_digest(file.parent)
+            plans = _read(file)
         except (StorageError, InvalidConfig) as error:
             lines.append(f"the analysis plan is left out: {error}")
             continue
@@ -144,10 +146,10 @@ def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], pric
             line = f"{file}: the analysis of {experiment} {_compare(experiment, plan, {*played})}"
             of_usd = prices and any(row.is_usd and row.claim in plan.claims for row in intervals)
             lines.append(line + f"; verdicts on USD are by --prices {prices}" * bool(of_usd))
-        known = {"", digest, *(each for plan in plans.values() for each in plan.earlier)}
-        if plans and (older := sorted(run for run, seen in played.items() if seen not in known)):
-            lines.append(f"{file} was written or edited after the start of {_name_runs(older)}")
-        others = sorted(played.keys() - _list_runs(plans.values()).keys())
+        planned = _list_runs(plans.values())
+        if older := sorted(run for run, started in played.items() if "" < started < planned.get(run, "")):
+            lines.append(f"{file} was written after the start of {_name_runs(older)}")
+        others = sorted(played.keys() - planned.keys())
         if others and plans:
             lines.append(f"{file} does not plan {_name_runs(others)}")
     if without and intervals:

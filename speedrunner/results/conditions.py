@@ -23,10 +23,7 @@ NAMED = (
 )
 """Keys that `ConditionId` has."""
 
-OWN = (
-    *("run.seed", "run.start_from", "run.carry_history"),
-    *("run.wording", "library.visible_last", "library.hide"),
-)
+OWN = (*("run.seed", "run.start_from", "run.carry_history", "run.wording", "library.visible_last"),)
 """Keys in which runs of a condition differ, or which `ConditionId` has."""
 
 LENGTH = ("run.rollouts", "run.eval_every")

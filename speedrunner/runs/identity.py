@@ -28,7 +28,7 @@ from speedrunner.runs.setup import Setup
 from speedrunner.store.history import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, changes
 from speedrunner.store.records import Machine, Process
-from speedrunner.store.stored_run import RunDirectoryError, plan_digest
+from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.sandbox.isolation import find_bubblewrap
 
 PACKAGES = ("serving", "envs", "speedrunner")
@@ -93,7 +93,6 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         machine=machine(),
         sandbox=confinement(setup.config.sandbox),
         history=history_digest(Path(setup.config.run.dir)),
-        plan=plan_digest(Path(setup.config.run.dir).parent),
     )
 
 

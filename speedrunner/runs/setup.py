@@ -111,8 +111,8 @@ class Setup:
         """
         start_from = self.config.run.start_from
         if start_from is None:
-            if part := self.config.library.settings():
-                raise InvalidConfig(f"{' '.join(part)} needs a stored library: set run.start_from=RUN")
+            if self.config.library.visible_last is not None:
+                raise InvalidConfig(f"{self.config.library} needs a stored library: set run.start_from=RUN")
             return check_returned(self.method, "initial", self.method.initial(), Policy)
         policy = first_policy(*find_policy(start_from))
         try:

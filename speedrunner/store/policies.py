@@ -65,13 +65,16 @@ class PolicyStore:
             stored = ", ".join(map(str, self.versions())) or "none"
             raise InvalidPolicy(f"{self.folder} has no policy version {version}; it has: {stored}")
         try:
-            return _read(path)
+            policy = _read(path)
         except json_records.UnknownFormat:
             raise
         except files.StorageError as error:
             raise InvalidPolicy(str(error)) from error
         except (ValueError, msgspec.DecodeError) as error:
             raise InvalidPolicy(f"{path} contains no readable policy: {error}") from error
+        if policy.version != version:
+            raise InvalidPolicy(f"{path} is a copy of version {policy.version}")
+        return policy
 
     def index(self, version: int) -> LibraryIndex:
         """Read the index of one version. Raises `StorageError`."""

@@ -93,6 +93,6 @@ def _flatten_notes(process: Process) -> dict[str, Any]:
             content[role]["base_url"] = urlsplit(url).hostname  # a port says nothing about the model
     if content["inducer"] == content["actor"]:  # one model: report its changes once
         del content["inducer"]
-    for name in ("started", "host", "pid", "machine", "sandbox", "prices", "plan", "changes", "format"):
+    for name in ("started", "host", "pid", "machine", "sandbox", "prices", "changes", "format"):
         content.pop(name, None)
     return flat(content)

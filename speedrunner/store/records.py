@@ -466,7 +466,6 @@ class Process(msgspec.Struct, kw_only=True):
         machine: the hardware.
         sandbox: what confined skills and inducer code, and from what.
         history: digest of the training history that the run carries from another run; empty without one.
-        plan: whole SHA-256 of `analysis.yaml` next to the run, or `none`.
         changes: accepted differences from the previous process.
     """
 
@@ -484,7 +483,6 @@ class Process(msgspec.Struct, kw_only=True):
     machine: Machine
     sandbox: str
     history: str = ""
-    plan: str = "none"
     changes: list[str] = []
     format: Integer = FORMAT
 

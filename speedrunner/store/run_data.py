@@ -173,8 +173,14 @@ class RunData:
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
         """Return the finished sleeps, ascending."""
-        paths = [self.files.numbered("sleep", number) for number in self.files.numbers("sleep")]
-        return [json_records.read_record(path, SleepRecord) for path in paths]
+        return [self._read_sleep(number) for number in self.files.numbers("sleep")]
+
+    def _read_sleep(self, number: int) -> SleepRecord:
+        path = self.files.numbered("sleep", number)
+        record = json_records.read_record(path, SleepRecord)
+        if record.sleep != number:
+            raise RunDirectoryError(f"{path} is the record of sleep {record.sleep}: copy the whole run again")
+        return record
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:
@@ -182,8 +188,16 @@ class RunData:
         return list(self.iterate_ledger())
 
     def iterate_ledger(self) -> Iterator[LedgerRow]:
-        """Yield the ledger as written, one row at a time in memory."""
-        yield from json_records.iterate_records(self.files.requests, LedgerRow)
+        """Yield the ledger as written, one row at a time in memory. Raises `RunDirectoryError` for a row that
+        occurs twice, whose tokens would count twice."""
+        before = set[tuple[Any, ...]]()
+        for number, row in enumerate(json_records.iterate_records(self.files.requests, LedgerRow), start=1):
+            key = row.request, row.retry, row.time, *attempt_of(row.labels)
+            if key in before:
+                what = f"line {number} is a copy of an earlier line"
+                raise RunDirectoryError(f"{self.files.requests}, {what}: copy the whole run again")
+            before.add(key)
+            yield row
 
     @cached_property
     def requests(self) -> list[LedgerRow]:

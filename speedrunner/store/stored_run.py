@@ -22,7 +22,6 @@ lock/                          names the process that owns the run
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import re
@@ -152,12 +151,6 @@ class State(msgspec.Struct):
         """
         message = f"{task.name} {task.index}"
         return hmac.new(self.secret.encode(), message.encode(), "sha256").hexdigest()
-
-
-def plan_digest(folder: Path) -> str:
-    """Return the SHA-256 of the analysis plan of a folder's runs, or `none`. Raises `StorageError`."""
-    file = folder / PLAN
-    return hashlib.sha256(files.read_content(file)).hexdigest() if file.exists() else "none"
 
 
 def sleep_key(sleep: int) -> str:

@@ -77,7 +77,7 @@ class TestChoices:
 
 MISTAKES = (
     *("run.rolouts=3", "run={rolouts: 3}", "rollouts=3", "hydra.run.dir=x", "env@x=babyai"),
-    *("run.rollouts=abc", "run.rollouts.x=3", "run=3", "run=[1]", "library.hide.0=home"),
+    *("run.rollouts=abc", "run.rollouts.x=3", "run=3", "run=[1]", "library.visible_last.0=3"),
     *("env=foo", "env=babay", "env=null", "env=custom", "method=[react,asi]", "method=x"),
     *("model={a: b}", "model=nope", "prices=gpt-5.4", "experiment=demo", "run.dir=[a", "+run.seed=1"),
     *("run.rollouts", "=3", "--verbose", "~run.rollouts", "run.seed=1,2", "model=a/B.1"),

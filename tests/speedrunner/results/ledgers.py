@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ def measured_list(folder: Path, **changes: object) -> Path:
     return file
 
 
+REQUESTS = count()
+"""Numbers of the rows: no two of one ledger are the same request."""
+
 COSTS = {"uncached": 0.2, "cached": 0.01, "output": 2.0, "requests": 4.0}
 
 LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
@@ -51,8 +55,8 @@ def row(
 ) -> LedgerRow:
     """A request of one second that ended at `time`."""
     return LedgerRow(
-        request="r", retry=0, time=time, labels={"role": role, **labels}, model=model, status=status,
-        wasted=status in ("aborted", "failed"), usage=usage, seconds=1.0, at_most=at_most,
+        request=f"r{next(REQUESTS)}", retry=0, time=time, labels={"role": role, **labels}, model=model,
+        status=status, wasted=status in ("aborted", "failed"), usage=usage, seconds=1.0, at_most=at_most,
         cacheable=cacheable,
     )  # fmt: skip
 

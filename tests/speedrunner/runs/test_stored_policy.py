@@ -56,7 +56,7 @@ def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt_copy: Script
         evaluation_config(f"{learnt_copy.dir}:1", settings, [CORRIDOR])
     named = evaluation_config(f"{learnt_copy.dir}:1", [*settings, f"run.dir={folder}"], [CORRIDOR])
     assert named.run.dir == str(folder)
-    shown = ([], ["library.visible_last=2"], ["library.hide=[go_to]"])
+    shown = ([], ["library.visible_last=2"], ["library.visible_last=1"])
     source, given = f"{learnt_copy.dir}:2", [*settings, "run.seed=1"]
     assert len({evaluation_config(source, [*given, *each], [CORRIDOR]).run.dir for each in shown}) == 3
 
@@ -99,9 +99,6 @@ BOTH = ["again", "to_flag"]
         ("visible_last=1", ["again"]),
         ("visible_last=2", BOTH),
         ("visible_last=9", BOTH),
-        ("hide=[]", BOTH),
-        ("hide=[to_flag]", ["again"]),
-        ("hide=[again,to_flag]", []),
     ],
 )
 def test_an_evaluation_may_show_a_part_of_the_library(
@@ -109,32 +106,20 @@ def test_an_evaluation_may_show_a_part_of_the_library(
 ) -> None:
     """The last skills: paper, "Post-hoc Library Truncation on Voyager"."""
     setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
-    assert setup.config.run.dir.endswith(part.replace("visible_last=", "-visible_last")) == ("last" in part)
+    assert setup.config.run.dir.endswith(part.replace("visible_last=", "-visible_last"))
     library = setup.actor_spec(setup.initial_policy()).with_part(setup.config.library).library
     assert sorted(library.by_name) == BOTH
     assert [tool.name for tool in library.tools()] == ["walk", "look", *shown]
 
 
-@pytest.mark.parametrize("part", ["visible_last=1", "hide=[to_flag]"])
-async def test_it_plays_with_that_part(learnt_copy: ScriptedRun, part: str, tmp_path: Path) -> None:
+async def test_it_plays_with_that_part(learnt_copy: ScriptedRun, tmp_path: Path) -> None:
     learnt_copy.server.script = lambda request: call("again")
-    setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
+    setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), "visible_last=1")
     await play_runs([PlannedRun(setup)], Console(quiet=True), Shutdown(print))
     (row,) = load(setup.config.run.dir).episodes
     assert (row.success, row.llm_calls) == (True, 1)
     (asked,) = (each for each in learnt_copy.server.requests if "walk" in each.tools)
     assert list(asked.tools) == ["walk", "look", "again"]
-
-
-def test_a_skill_that_cannot_be_hidden_is_named_before_anything_is_written(
-    learnt_copy: ScriptedRun, tmp_path: Path
-) -> None:
-    source = f"run.start_from={learnt_copy.dir}"
-    words = source, "run.rollouts=0", "library.hide=[to_flg]", f"run.dir={tmp_path / 'new'}"
-    done = in_process("run", *words, *learnt_copy.arguments, "--trust", CORRIDOR)
-    problem = "there is no public skill to_flg; did you mean to_flag?"
-    assert done.stderr == f"error: {source}:2: library.hide=[to_flg]: {problem}\n"
-    assert not (tmp_path / "new").exists()
 
 
 ASK = call("execute_code", code="batches(), versions(), [each['sleep'] for each in sleeps()]")

@@ -87,6 +87,9 @@ class TestVersions:
         (folder / "library.json").write_text(library[:-20])
         with pytest.raises(InvalidPolicy, match=r"library\.json is not a valid LibraryIndex"):
             store.load(3)
+        (folder / "library.json").write_text(library.replace('"version": 3', '"version": 2'))
+        with pytest.raises(InvalidPolicy, match="v0003 is a copy of version 2"):
+            store.load(3)
         (folder / "library.json").write_text(library)
         (folder / "skills.py").write_bytes(b"\xff")
         with pytest.raises(InvalidPolicy, match=r"v0003 contains no readable policy: .* can't decode"):

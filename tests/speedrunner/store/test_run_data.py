@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from msgspec.structs import replace
@@ -13,8 +14,8 @@ from speedrunner.store.records import AgentRecord, Policy, Termination, Turn
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
+from tests.speedrunner.run_samples import play, sleep, trajectory
 from tests.speedrunner.run_samples import request as make_request
-from tests.speedrunner.run_samples import sleep, trajectory
 
 
 def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:
@@ -152,6 +153,18 @@ def test_a_file_that_has_lost_records_since_a_step_ended_is_named_with_both_size
     ledger.unlink()
     with pytest.raises(RunDirectoryError, match=r"requests\.jsonl is missing, and state\.json recorded"):
         load(run.path)
+
+
+def test_a_record_that_occurs_twice_is_refused(tmp_path):
+    play(tmp_path / "run")
+    run = load(tmp_path / "run")
+    shutil.copy(run.files.numbered("sleep", 1), run.files.numbered("sleep", 2))
+    with run.files.requests.open("a") as ledger:
+        ledger.write(run.files.requests.read_text())
+    with pytest.raises(RunDirectoryError, match=r"sleeps/0002\.json is the record of sleep 1"):
+        _ = run.sleeps
+    with pytest.raises(RunDirectoryError, match=r"requests\.jsonl, line 4 is a copy of an earlier line"):
+        _ = run.ledger
 
 
 def test_episodes_without_the_sizes_of_their_files_are_refused(run):
