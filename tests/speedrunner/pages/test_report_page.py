@@ -38,7 +38,7 @@ def write_runs(folder: Path) -> None:
             if point < 4:
                 react.train(0, [None], [None])
     evaluate(folder, "whole", [1.0, 0.5])
-    evaluate(folder, "hidden", [0.5, 0.25], library={"hide": ["home"]})
+    evaluate(folder, "hidden", [0.5, 0.25], library={"visible_last": 0})
     evaluate(folder, "uncached", [1.0, 1.0], model={"prefix_caching": False})
 
 
