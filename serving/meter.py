@@ -104,6 +104,7 @@ class Meter:
         self.prices = prices
         self.total = Usage()
         self.requests = 0
+        self._without_usage = 0
         self.unreported = 0
         """Number of tries without a reported usage, although the engine may have worked on them."""
         self.at_most = Usage()
@@ -114,12 +115,13 @@ class Meter:
     @property
     def spent_usd(self) -> float:
         """Cost of everything so far, in USD at the price list."""
-        return self.prices.cost(self.total)
+        return self.prices.cost(self.total, self.requests - self._without_usage)
 
     def record(self, row: LedgerRow) -> None:
         """Write a row and count it. A try without a reported usage counts at its upper bound."""
         self._write(row)
         self.requests += 1
+        self._without_usage += row.usage is None
         if row.usage is not None:
             self.total += row.usage
             self._spending.commit(self.prices.cost(row.usage))

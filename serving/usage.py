@@ -80,16 +80,20 @@ class Counters(Sums, frozen=True):
         return cls(usage.prompt, usage.cached, usage.completion)
 
 
-class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A price list in USD per million tokens."""
+class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A price list in USD per million tokens.
+
+    Attributes:
+        requests: USD per million requests, besides their tokens: measured lists have it, providers do not.
+    """
 
     uncached: Number
     cached: Number
     output: Number
+    requests: Number = 0
 
-    def cost(self, usage: Usage) -> float:
-        """Return the USD for `usage` (paper, Appendix A.3): p_in * uncached + p_cache * cached + p_out *
-        output."""
-        return (
-            self.uncached * usage.uncached + self.cached * usage.cached + self.output * usage.completion
-        ) / 1e6
+    def cost(self, usage: Usage, requests: int = 1) -> float:
+        """Return the USD of requests with a total of `usage` (paper, Appendix A.3): p_in * uncached + p_cache
+        * cached + p_out * output, and p_requests for each request."""
+        tokens = self.uncached * usage.uncached + self.cached * usage.cached + self.output * usage.completion
+        return (tokens + self.requests * requests) / 1e6

@@ -19,24 +19,16 @@ from speedrunner.results.inference import Samples
 
 ABOVE_0 = Claim("above 0", measure="score", relation="difference", a="x a", b="x b", low=0.0)
 TIE = Claim("within 0.1 of 0", measure="score", relation="difference", a="x a", b="x b", low=-0.1, high=0.1)
-BELOW_HALF = Claim("below half", measure="output", relation="ratio", a="x a", b="x b", high=0.5)
 TASKS = 30
 
 
 class World(NamedTuple):
-    """What values vary with: standard deviations of tasks, seeds, wordings and episodes.
-
-    Attributes:
-        collapses: share of seeds whose library is useless: their mean is two thirds below that of others.
-        lognormal: whether the values are tokens, A's a multiple of B's, with deviations of logarithms.
-    """
+    """What values vary with: standard deviations of tasks, seeds, episodes and wordings."""
 
     tasks: float
     seeds: float
     episodes: float
     wordings: float = 0.0
-    collapses: float = 0.0
-    lognormal: bool = False
 
 
 HARD_AND_EASY = World(tasks=0.4, seeds=0.05, episodes=0.3)
@@ -50,19 +42,12 @@ def invent(random: numpy.random.Generator, world: World, effect: float, seeds: i
     """Draw the values of some seeds whose true value is `effect`."""
     of_task = random.normal(0, world.tasks, TASKS)
     of_wording = random.normal(0, world.wordings, wordings)
-    collapsed = random.random(seeds) < world.collapses
-    of_seed = random.normal(0, world.seeds, seeds) - (collapsed - world.collapses) * 2 / 3
+    of_seed = random.normal(0, world.seeds, seeds)
     runs = {}
     for wording, seed in product(range(wordings), range(seeds)):
         shift = of_task + of_wording[wording] + of_seed[seed] + random.normal(0, world.episodes, TASKS)
-        if world.lognormal:
-            other = 1000 * numpy.exp(random.normal(0, world.episodes, TASKS) + of_task)
-            own = effect * 1000 * numpy.exp(shift)
-            # Ratios of means: both deviate by tasks, and the mean of a lognormal value exceeds its median.
-            own *= numpy.exp(-(world.seeds**2) / 2)
-        else:
-            other = random.random(TASKS)
-            own = other + effect + shift
+        other = random.random(TASKS)
+        own = other + effect + shift
         runs[wording, seed] = [numpy.stack([own, other], axis=1)]
     return Samples(runs, share_tasks=True)
 
@@ -88,19 +73,6 @@ def simulate(
         samples = invent(random, world, effect, seeds, wordings)
         verdicts[_judge(claim, samples._replace(share_tasks=not nested))] += 1
     return verdicts
-
-
-def simulate_looks(claim: Claim, world: World, effect: float, looks: tuple[int, ...], cases: int) -> int:
-    """Count the cases in which a claim is supported at one of several looks at a growing number of seeds."""
-    random, supported = numpy.random.default_rng([*looks, cases]), 0
-    for _ in range(cases):
-        runs = invent(random, world, effect, max(looks), 1).runs
-        supported += any(
-            _judge(claim, Samples({key: runs[key] for key in [*runs][:seeds]}, share_tasks=True))
-            == "supported"
-            for seeds in looks
-        )
-    return supported
 
 
 def _judge(claim: Claim, samples: Samples) -> str:

@@ -186,7 +186,7 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
     joules: TokenCosts | None = None
 
     def prices(self) -> Prices:
-        """Return USD per million tokens. A request's own seconds are in no price."""
+        """Return USD per million tokens and requests."""
         costs = (getattr(self.seconds, name) for name in Prices.__struct_fields__)
         return Prices(*(self.usd_per_hour / 3600 * cost.value for cost in costs))
 
@@ -211,13 +211,13 @@ class PricesConfig(msgspec.Struct, frozen=True):
     @property
     def given(self) -> dict[str, float]:
         """The prices that are set, by class of tokens."""
-        prices = {name: getattr(self, name) for name in Prices.__struct_fields__}
+        prices = {name: getattr(self, name) for name in ("uncached", "cached", "output")}
         return {name: usd for name, usd in prices.items() if usd is not None}
 
     @property
     def whole(self) -> Prices | None:
         """The list, if it has all three prices."""
-        is_whole = self.measured is not None or len(self.given) == len(Prices.__struct_fields__)
+        is_whole = self.measured is not None or len(self.given) == 3
         return self.in_place_of(Prices(0, 0, 0)) if is_whole else None
 
     @property

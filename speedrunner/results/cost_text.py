@@ -65,8 +65,8 @@ def cost_lines(costs: RunCosts) -> list[str]:
     if total.usd == 0:  # no prices
         rows = [row[:-1] for row in rows]
     elif (usd := total.usd_by_class) is not None:
-        each = (f"{amount:.6f}" for amount in astuple(usd))
-        rows.append(("USD", "", *each, f"{usd.total:.6f}"))
+        *classes, requests = (f"{amount:.6f}" for amount in astuple(usd))
+        rows.append(("USD", requests if usd.requests else "", *classes, f"{usd.total:.6f}"))
     lines = [*align_columns(rows), *limit_lines(costs)]
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
@@ -137,7 +137,7 @@ def price_text(book: PriceBook) -> str:
     """Return the prices: one list for all models, or one for each."""
     lists = {
         model: f"{prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
-        " (USD per million tokens)"
+        " (USD per million tokens)" + f", {prices.requests:g} per million requests" * bool(prices.requests)
         for model, prices in book.models.items()
     }
     texts = [f"{model}: {text}" for model, text in lists.items()]

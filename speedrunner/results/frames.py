@@ -128,14 +128,17 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
     """
 
     def prefixed(prefix: str, record: Labels | Usage | None) -> dict[str, Any]:
-        found = {} if record is None else msgspec.structs.asdict(record)
-        return {f"{prefix}_{name}": value for name, value in found.items()}
+        values = {} if record is None else msgspec.structs.asdict(record)
+        return {f"{prefix}_{name}": value for name, value in values.items()}
+
+    shared = {id(row.labels): row.labels for row in run.requests}
+    labels = {key: prefixed("labels", Labels.of(own)) for key, own in shared.items()}
 
     return make_frame(
         (
             {
                 **msgspec.structs.asdict(row),
-                **prefixed("labels", Labels.of(row.labels)),
+                **labels[id(row.labels)],
                 **prefixed("usage", row.usage),
                 **prefixed("at_most", row.at_most),
                 "usd": row.usage and (prices := book.models.get(row.model)) and prices.cost(row.usage),

@@ -7,16 +7,17 @@ engine's start and stop are in no ledger and are not included.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import inf
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from serving.meter import READINESS, LedgerRow
 from serving.model_config import ModelConfig
@@ -27,9 +28,6 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 Key = TypeVar("Key", bound=Hashable)
-
-Priced = tuple[LedgerRow, Usage | None]
-"""A row, and its usage as the cache rule prices it."""
 
 WARM_UP = "prefix_warm_up"
 
@@ -57,16 +55,34 @@ class Classes(Sums, frozen=True):
         """Return the tokens of a usage, by class."""
         return cls(usage.cached, usage.uncached, usage.reasoning, usage.action)
 
-    @classmethod
-    def cost(cls, usage: Usage, prices: Prices) -> Classes:
-        """Return the USD of a usage, by class."""
-        output = Usage(completion=usage.reasoning), Usage(completion=usage.action)
-        return cls(*map(prices.cost, (Usage(usage.cached, usage.cached), Usage(usage.uncached), *output)))
-
     @property
     def total(self) -> float:
         """Return the sum over all classes."""
         return self.cached + self.computed + self.reasoning + self.action
+
+
+class Paid(Classes, frozen=True):
+    """USD for each class of tokens, and for requests besides their tokens."""
+
+    requests: float = 0
+
+    @classmethod
+    def of_group(cls, group: Group, prices: Prices, moved: int) -> Paid:
+        """Return the cost of a group, of whose cached tokens `moved` cost the price of uncached ones."""
+        usage = group.usage
+        amounts = (
+            prices.cached * (usage.cached - moved),
+            prices.uncached * (usage.uncached + moved),
+            prices.output * usage.reasoning,
+            prices.output * usage.action,
+            prices.requests * group.reported,
+        )
+        return cls(*(amount / 1e6 for amount in amounts))
+
+    @property
+    def total(self) -> float:
+        """Return the sum."""
+        return super().total + self.requests
 
 
 class Spend(msgspec.Struct, frozen=True):
@@ -76,7 +92,7 @@ class Spend(msgspec.Struct, frozen=True):
         requests: tries, including those without a usage.
         tokens: by class, if the engine reported them.
         wasted: the part of `tokens` that was useless (retries, aborted requests, aborted attempts).
-        usd_by_class: cost of the tokens.
+        usd_by_class: cost of the tokens and requests.
         usd: its sum.
         wasted_usd: the wasted part of `usd`.
         unreported: tries that the engine may have worked on without reporting a usage.
@@ -89,7 +105,7 @@ class Spend(msgspec.Struct, frozen=True):
     requests: int = 0
     tokens: Classes = Classes()
     wasted: Classes = Classes()
-    usd_by_class: Classes | None = None
+    usd_by_class: Paid | None = None
     usd: float | None = None
     wasted_usd: float | None = None
     unreported: int = 0
@@ -171,59 +187,103 @@ class RunCosts:
         return groups
 
 
+GroupKey = tuple[str, bool, int]
+"""Model, whether the rows were wasted, and the identity of their labels."""
+
+
+class Group(NamedTuple):
+    """The rows of a ledger with one key, added up without prices."""
+
+    labels: Labels
+    usage: Usage
+    reported: int
+    spend: Spend
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A run's ledger, added up, to be priced by one or more rules.
+
+    Attributes:
+        groups: rows with equal labels share them, so that there are few groups.
+        prefixes, engine_s: as of `RunCosts`.
+    """
+
+    rows: Sequence[LedgerRow]
+    groups: dict[GroupKey, Group]
+    prefixes: dict[int | None, int]
+    engine_s: float | None
+
+    @classmethod
+    def of(cls, run: RunData) -> Ledger:
+        """Add up a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, and for a
+        damaged sleep: sleeps record which requests were wasted and which policies share a prefix."""
+        if run.episodes and not run.requests:
+            raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
+        rows: dict[GroupKey, list[LedgerRow]] = {}
+        for row in run.requests:
+            rows.setdefault(_group_key(row), []).append(row)
+        groups = {key: _add_up(own) for key, own in rows.items()}
+        prefixes: dict[int | None, int] = {}
+        for number, prefix in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):
+            if prefix is not None and prefix.before == prefix.common == prefix.after:
+                prefixes[number] = prefixes.get(number - 1, number - 1)
+        return cls(run.requests, groups, prefixes, engine_seconds([run.requests]))
+
+    def price(self, book: PriceBook) -> RunCosts:
+        """Return the costs by some prices and cache rule."""
+        moved = Counter[GroupKey]()
+        for row, tokens in zip(self.rows, book.rule.count_moved(self.rows), strict=True):
+            moved[_group_key(row)] += tokens
+        lines: dict[Labels, Spend] = {}
+        unpriced: dict[str, None] = {}
+        for key, group in self.groups.items():
+            (model, wasted, _), line = key, group.spend
+            if (prices := book.models.get(model)) is None:
+                unpriced[model] = None
+            else:
+                usd = Paid.of_group(group, prices, moved[key])
+                line = replace(line, usd_by_class=usd, usd=usd.total, wasted_usd=usd.total if wasted else 0.0)
+            lines[group.labels] = lines.get(group.labels, Spend()) + line
+        return RunCosts(book, lines, self.prefixes, list(unpriced), self.engine_s)
+
+
 def run_costs(run: RunData, book: PriceBook) -> RunCosts:
-    """Price a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, and for a
-    damaged sleep: sleeps record which requests were wasted and which policies share a prefix."""
-    if run.episodes and not run.requests:
-        raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
-    groups: dict[tuple[Any, ...], list[Priced]] = {}  # an episode's rows share their labels
-    for row, usage in zip(run.requests, book.rule.priced(run.requests), strict=True):
-        groups.setdefault((row.model, row.wasted, id(row.labels)), []).append((row, usage))
-    lines: dict[Labels, Spend] = {}
-    unpriced: dict[str, None] = {}
-    for rows in groups.values():
-        labels, model = Labels.of(rows[0][0].labels), rows[0][0].model
-        line = _line(rows, book.models.get(model))
-        lines[labels] = lines.get(labels, Spend()) + line
-        if line.usd is None:
-            unpriced[model] = None
-    prefixes: dict[int | None, int] = {}
-    for number, prefix in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):
-        if prefix is not None and prefix.before == prefix.common == prefix.after:
-            prefixes[number] = prefixes.get(number - 1, number - 1)
-    return RunCosts(book, lines, prefixes, list(unpriced), engine_seconds([run.requests]))
+    """Price a run's ledger. Raises the errors of `Ledger.of`."""
+    return Ledger.of(run).price(book)
 
 
 def token_line(rows: Iterable[LedgerRow]) -> Spend:
     """Add up the rows of any ledger, without prices."""
-    return _line([(row, None) for row in rows], None)
+    return _add_up([*rows]).spend
 
 
-def _line(priced: Sequence[Priced], prices: Prices | None) -> Spend:
-    """Add up the rows of one model. If they have a price, either all or none of them were wasted."""
-    rows = [row for row, _ in priced]
-    tokens = Classes.of(_sum_usages(row.usage for row in rows))
-    wasted = Classes.of(_sum_usages(row.usage for row in rows if row.wasted))
-    by_class = None if prices is None else Classes.cost(_sum_usages(usage for _, usage in priced), prices)
-    usd = by_class.total if by_class else None
-    answers = [row for row in rows if row.usage is not None and not row.wasted]
-    return Spend(
+def _group_key(row: LedgerRow) -> GroupKey:
+    return row.model, row.wasted, id(row.labels)
+
+
+def _add_up(rows: Sequence[LedgerRow]) -> Group:
+    """Add up rows."""
+    useful = [row for row in rows if not row.wasted]
+    usage = _sum_usages(rows)
+    wasted = Classes.of(usage - _sum_usages(useful))
+    answers = [row for row in useful if row.usage is not None]
+    spend = Spend(
         requests=len(rows),
-        tokens=tokens,
+        tokens=Classes.of(usage),
         wasted=wasted,
-        usd_by_class=by_class,
-        usd=usd,
-        wasted_usd=usd if usd is None or rows[0].wasted else 0.0,
         unreported=sum(row.usage is None and row.at_most is not None for row in rows),
         cacheable=sum(row.cacheable or 0 for row in rows),
         from_cache=sum(min(row.usage.cached, row.cacheable or 0) for row in rows if row.usage),
         answers=len(answers),
         thought_cut=sum(row.thought_cut for row in answers),
     )
+    labels = Labels.of(rows[0].labels) if rows else Labels()
+    return Group(labels, usage, sum(row.usage is not None for row in rows), spend)
 
 
-def _sum_usages(usages: Iterable[Usage | None]) -> Usage:
-    known = (astuple(usage) for usage in usages if usage is not None)
+def _sum_usages(rows: Iterable[LedgerRow]) -> Usage:
+    known = (astuple(row.usage) for row in rows if row.usage is not None)
     return Usage(*map(sum, zip(*known, strict=True)))
 
 

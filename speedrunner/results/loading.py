@@ -75,9 +75,9 @@ class Runs:
         import pandas
 
         frames = []
-        for run in self.runs:
-            config = run.settings
-            frame = run.frame(table, prices)
+        for path in (run.path for run in self.runs):
+            run = load(path)  # a run's records are freed after its frame
+            config, frame = run.settings, run.frame(table, prices)
             values: tuple[str | int, ...] = (
                 str(run.path),
                 *identify_condition(config).names,

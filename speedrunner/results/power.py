@@ -1,17 +1,21 @@
 """The seeds that the paper's claims need, from the effects and variances of a pilot.
 
-A seed's value varies with the seed itself, with what it learns (a library or notes), and with its test
-episodes. The variance between seeds before training is the seed's; the rest of that at the last checkpoint is
-that of what was learned. Without learning, all of it is the seed's. If no checkpoint comes before it, as in
-evaluations of a stored policy, the two cannot be separated.
+A seed's value varies with the seed itself, with what it learns (a library or notes), and with its episodes.
+The variance between seeds before training is the seed's; the rest of that at the last checkpoint is that of
+what was learned. Without learning, all of it is the seed's. If no checkpoint comes before it, as in
+evaluations of a stored policy, the two cannot be separated. Test tasks that all seeds share have a variance
+that more seeds do not reduce.
+
+A pilot of few seeds says little about these variances: the seeds needed are an interval.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import isfinite, isnan, nan, sqrt
+from math import inf, isfinite, isnan, nan, sqrt
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy
 from scipy.stats import nct, t  # type: ignore[import-untyped]
@@ -27,7 +31,7 @@ from speedrunner.results.claims import (
     list_claims,
 )
 from speedrunner.results.conditions import group_runs, played_models
-from speedrunner.results.inference import CONFIDENCE, Samples, run_values
+from speedrunner.results.inference import CONFIDENCE, SEED, Samples, run_values, split_task_variance
 from speedrunner.results.pricing import price_list
 from speedrunner.results.run_result import RunResult, read_or_describe
 from speedrunner.results.writing import caption
@@ -38,12 +42,61 @@ POWER = 0.8
 MOST = 200
 """Seeds above which a claim is out of reach."""
 
-HEAD = ("claim", "effect", "seed sd", "learned sd", "episode sd", "seeds", "GPU-hours")
+PILOT = 5
+"""Seeds of a pilot from which a single number of seeds is estimated."""
+
+DRAWS = 400
+SPAN = (0.1, 0.9)
+"""Quantiles of the seeds needed, over effects and variances that the pilot could have come from."""
+
+HEAD = ("claim", "effect", "task sd", "seed sd", "learned sd", "episode sd", "seeds", "GPU-hours")
 
 
-Need = tuple[int, float, float, float, float]
-"""Seeds that a comparison needs (more than `MOST`: out of reach), its effect, and the standard deviations of
-seed, learning (NaN: there is none, or it is part of the seed's) and episode."""
+class Spreads(NamedTuple):
+    """How the values of a comparison vary.
+
+    Attributes:
+        effect: mean over seeds.
+        seeds: variance of the seeds' values; it includes that of their episodes.
+        between: the part of it that is between seeds.
+        mean_of_tasks: variance of the mean by tasks that all seeds share; more seeds do not reduce it.
+        tasks: number of shared tasks; infinite if each seed has its own.
+        episode: variance of an episode's value within a seed and task (of a ratio, to first order).
+    """
+
+    effect: float
+    seeds: float
+    between: float
+    mean_of_tasks: float
+    tasks: float
+    episode: float
+
+
+class Need(NamedTuple):
+    """The seeds that a comparison needs, and why.
+
+    Attributes:
+        high, low: ends of the interval; more than `MOST`: out of reach.
+        seeds: `None` if the pilot is too small for a single number.
+        is_decidable: whether any number of seeds is enough, with these test tasks.
+        deviations: standard deviations of tasks, seed, learning (NaN: there is none, or it is part of the
+            seed's) and episode.
+    """
+
+    high: int
+    low: int
+    seeds: int | None
+    is_decidable: bool
+    effect: float
+    deviations: tuple[float, float, float, float]
+
+    def show_seeds(self) -> str:
+        """Return the seeds as text."""
+        if not self.is_decidable:
+            return "never"
+        low, high = (str(end) if end <= MOST else f"over {MOST}" for end in (self.low, self.high))
+        span = low if low == high else f"{low} to {high}"
+        return span if self.seeds is None or self.seeds > MOST else f"{self.seeds} ({span})"
 
 
 def power_lines(folder: Path, prices: str | None) -> list[str]:
@@ -55,7 +108,7 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
     if prices is not None:
         price_list(prices)
     read = [read_or_describe(path, prices) for path in runs_below(folder)]
-    conditions, _ = group_runs([each for each in read if isinstance(each, RunResult)])
+    conditions, _ = group_runs([run for run in read if isinstance(run, RunResult)])
     lines: list[tuple[str, ...]] = [HEAD]
     left = Counter[str]()
     for model in played_models(conditions):
@@ -71,25 +124,32 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
             elif not all(needs):
                 left["of which a side lacks two finished seeds or values"] += 1
             else:
-                seeds, *numbers = max(need for need in needs if need)
-                hours = _hours_of_a_seed(runs) if seeds <= MOST else None
-                last = (str(seeds) if seeds <= MOST else "-", short_number(hours and hours * seeds))
-                shown = ("-" if isnan(each) else f"{each:.3g}" for each in numbers)
-                lines.append((f"{claim[0].claim}, {model}", *shown, *last))
-    left_out = [each for each in read if isinstance(each, str)]
+                need = max(
+                    (need for need in needs if need),
+                    key=lambda need: (not need.is_decidable, need.high, need.low),
+                )
+                shown = ("-" if isnan(value) else f"{value:.3g}" for value in (need.effect, *need.deviations))
+                lines.append(
+                    (f"{claim[0].claim}, {model}", *shown, need.show_seeds(), _show_hours(need, runs))
+                )
+    left_out = [problem for problem in read if isinstance(problem, str)]
     left_out += (f"claims left out: {count} {reason}" for reason, count in left.items())
     if len(lines) == 1:
         raise StorageError("; ".join([f"no claim can be planned by {len(read)} runs in {folder}", *left_out]))
-    return [*align_columns(lines), "", *left_out, caption("power", power=POWER, most=MOST)]
+    return [*align_columns(lines), "", *left_out, caption("power", power=POWER, most=MOST, pilot=PILOT)]
 
 
-def _hours_of_a_seed(runs: Sequence[Runs]) -> float | None:
-    """Return the GPU-hours of one run of each condition; `None` if unknown."""
+def _show_hours(need: Need, runs: Sequence[Runs]) -> str:
+    """Return the GPU-hours of the seeds needed as text; `-` if they are unknown."""
     by_condition = {
         side._replace(point=0): played.values() for finished in runs for side, played in finished.items()
     }
     hours = [[run.gpu_hours for run in own if run.gpu_hours is not None] for own in by_condition.values()]
-    return sum(sum(own) / len(own) for own in hours) if all(hours) else None
+    if not all(hours) or not need.is_decidable or need.low > MOST:
+        return "-"
+    seed = sum(sum(own) / len(own) for own in hours)
+    ends = dict.fromkeys(short_number(seed * min(end, MOST)) for end in (need.low, need.high))
+    return " to ".join(ends)
 
 
 def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
@@ -97,52 +157,97 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     samples = collect_samples(row, runs)
     if len(samples.runs) < 2:
         return None
-    effect, total, between, episode = split_variance(row, samples)
-    if not isfinite(effect + total + episode):
+    spreads = split_variance(row, samples)
+    if not isfinite(spreads.effect + spreads.seeds + spreads.episode):
         return None
     start = collect_samples(row, runs, point=0)
     # Measures that need a library have no value at the first checkpoint: all their deviation is learned.
-    before = split_variance(row, start) if len(start.runs) > 1 else (nan, nan, 0.0, nan)
+    before = split_variance(row, start) if len(start.runs) > 1 else None
     played = [run for own in runs.values() for run in own.values()]
     learns = any(len(run.skills) or run.checkpoints["notes"].any() for run in played)
-    is_split = learns and before != (effect, total, between, episode)  # equal: the same checkpoint
-    seed = min(between, before[2]) if is_split else between
-    margins = [abs(effect - end) for end in row.ends if isfinite(end)] if row.contains(effect) else []
-    deviations = (sqrt(seed), sqrt(between - seed) if is_split else nan, sqrt(episode))
-    return seeds_needed(margins, sqrt(total), power), effect, *deviations
+    is_split = learns and before != spreads  # equal: the same checkpoint
+    seed = min(spreads.between, before.between if before else 0.0) if is_split else spreads.between
+    learned = sqrt(spreads.between - seed) if is_split else nan
+    tasks = sqrt(spreads.mean_of_tasks * spreads.tasks) if isfinite(spreads.tasks) else nan
+    ends = numpy.array([end for end in row.ends if isfinite(end)])
+    count, random = len(samples.runs), numpy.random.default_rng(SEED)
+    variances = numpy.append(spreads.seeds * (count - 1) / random.chisquare(count - 1, DRAWS), spreads.seeds)
+    errors = numpy.append(random.normal(0, 1, DRAWS), 0.0) * numpy.sqrt(
+        variances / count + spreads.mean_of_tasks
+    )
+    margins = (ends[:, None] - spreads.effect - errors) * numpy.where(ends == row.ends[0], -1, 1)[:, None]
+    fixed = spreads.mean_of_tasks, spreads.tasks
+    *drawn, seeds = seeds_needed(margins, numpy.sqrt(variances), power, *fixed).tolist()
+    low, high = (int(end) for end in numpy.quantile(drawn, SPAN, method="nearest"))
+    is_decidable = bool(_power(margins[:, -1:], numpy.zeros(1), numpy.array([MOST]), *fixed)[0] >= power)
+    deviations = tasks, sqrt(seed), learned, sqrt(spreads.episode)
+    return Need(high, low, seeds if count >= PILOT else None, is_decidable, spreads.effect, deviations)
 
 
-def split_variance(row: Claim, samples: Samples) -> tuple[float, float, float, float]:
-    """Return the mean and the variance of the seeds' values, the part of this variance that is between
-    seeds, and the variance of an episode's value within a seed (of a ratio, to first order)."""
+def split_variance(row: Claim, samples: Samples) -> Spreads:
+    """Return how the values of a comparison vary."""
     with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
         values = [*run_values(samples, row.statistic).values()]
+        shared = split_task_variance(samples, row.statistic) if samples.share_tasks else None
+    effect, total = float(numpy.mean(values)), float(numpy.var(values, ddof=1))
+    episodes = sum(map(sum, samples.sizes)) / len(samples.runs)
+    if shared:
+        episode = shared.of_rest * len(samples.runs) * episodes
+        of_tasks, tasks = max(0.0, shared.of_tasks - shared.of_rest), float(samples.tasks)
+    else:
+        episode, of_tasks, tasks = _vary_within(row, samples), 0.0, inf
+    return Spreads(effect, total, max(0.0, total - episode / episodes), of_tasks, tasks, episode)
+
+
+def _vary_within(row: Claim, samples: Samples) -> float:
+    """Return the variance of an episode's value within a seed."""
     within = [0.0]
     for own in (own for arrays in samples.runs.values() for own in arrays if len(own) > 1):
         first, last = own.mean(axis=0)[[0, -1]]
-        ratio = first / last if last else float("nan")
+        ratio = first / last if last else nan
         slope = {"value": 0.0, "difference": 1.0, "ratio": ratio}[row.relation]
         scale = last if row.relation == "ratio" else 1.0
         within.append(float(numpy.var((own[:, 0] - slope * own[:, -1]) / scale, ddof=1)))
-    episode = sum(within) / max(1, len(within) - 1)
-    episodes = sum(map(sum, samples.sizes)) / len(samples.runs)
-    total = float(numpy.var(values, ddof=1))
-    return float(numpy.mean(values)), total, max(0.0, total - episode / episodes), episode
+    return sum(within) / max(1, len(within) - 1)
 
 
-def seeds_needed(margins: Sequence[float], deviation: float, power: float) -> int:
-    """Return the smallest number of seeds at which t-tests over seeds reject everything beyond the ends of a
-    range with this power; more than `MOST` if none is enough.
+def seeds_needed(
+    margins: numpy.ndarray,
+    deviations: numpy.ndarray,
+    power: float,
+    mean_of_tasks: float = 0.0,
+    tasks: float = inf,
+) -> numpy.ndarray:
+    """Return the smallest numbers of seeds at which t-tests reject everything beyond the ends of a range with
+    this power; more than `MOST` if none is enough.
 
     Args:
-        margins: distance of the true value from each end; empty if it is outside.
-        deviation: standard deviation of a seed's value.
+        margins: distance of the true value from each end, of shape (ends, n); negative if it is outside.
+        deviations: standard deviations of a seed's value, of length n.
+        mean_of_tasks, tasks: as in `Spreads`.
     """
+    low, high = numpy.full(len(deviations), 2), numpy.full(len(deviations), MOST + 1)
+    while (is_open := low < high).any():
+        middle = (low + high) // 2
+        is_enough = _power(margins, deviations, middle, mean_of_tasks, tasks) >= power
+        low = numpy.where(is_open & ~is_enough, middle + 1, low)
+        high = numpy.where(is_open & is_enough, middle, high)
+    return low
+
+
+def _power(
+    margins: numpy.ndarray,
+    deviations: numpy.ndarray,
+    seeds: numpy.ndarray,
+    mean_of_tasks: float,
+    tasks: float,
+) -> numpy.ndarray:
+    """Return the probability that tests with so many seeds reject everything beyond the ends of a range."""
     confidence = CONFIDENCE if len(margins) == 1 else EQUIVALENCE
-    fewest = 2 if deviation > 1e-12 else 3  # two equal values have no interval
-    for count in range(fewest, MOST + 1) if margins else ():
-        critical = t.ppf((1 + confidence) / 2, count - 1)
-        shifts = [min(margin / max(deviation, 1e-12) * sqrt(count), 1e3) for margin in margins]
-        if 1 - sum(nct.cdf(critical, count - 1, shift) for shift in shifts) >= power:
-            return count
-    return MOST + 1
+    freedom = numpy.minimum(seeds, tasks) - 1
+    errors = numpy.sqrt(deviations**2 / seeds + mean_of_tasks)
+    # Equal values have no interval. Beyond 50 errors, the power is 1.
+    shifts = numpy.where(errors > 0, numpy.clip(margins / numpy.maximum(errors, 1e-300), -50, 50), -50)
+    critical = t.ppf((1 + confidence) / 2, freedom)
+    rejected: numpy.ndarray = 1 - sum(nct.cdf(critical, freedom, shift) for shift in shifts)
+    return numpy.where((margins > 0).all(axis=0), rejected, 0.0)

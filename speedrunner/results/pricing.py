@@ -3,7 +3,7 @@ cost the price of cached ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -41,20 +41,21 @@ class CacheRule(msgspec.Struct, frozen=True):
     minimum: int = 0
     step: int = 1
 
-    def priced(self, rows: Iterable[LedgerRow]) -> list[Usage | None]:
-        """Return the usage to price for each row of one ledger, in the order of the ledger."""
+    def count_moved(self, rows: Sequence[LedgerRow]) -> list[int]:
+        """Return for each row of one ledger, in its order, the tokens that the engine took from its cache and
+        that cost the price of uncached ones."""
+        if self.name == "engine":
+            return [0] * len(rows)
         left: dict[tuple[str | None, ...], int] = {}
-        return [row.usage and self._price(row.usage, row.labels, left) for row in rows]
+        return [0 if row.usage is None else self._count(row.usage, row.labels, left) for row in rows]
 
-    def _price(self, usage: Usage, labels: dict[str, str], left: dict[tuple[str | None, ...], int]) -> Usage:
-        cached = usage.cached
-        if self.name == "cold":
-            conversation = tuple(map(labels.get, ("episode", "attempt", "role")))
-            cached = min(cached, left.get(conversation, 0)) if conversation[0] else 0
-            left[conversation] = max(left.get(conversation, 0), usage.prompt + usage.completion)
-        elif self.name == "provider":
-            cached = cached // self.step * self.step if cached >= self.minimum else 0
-        return usage if cached == usage.cached else replace(usage, cached=cached)
+    def _count(self, usage: Usage, labels: dict[str, str], left: dict[tuple[str | None, ...], int]) -> int:
+        if self.name == "provider":
+            return usage.cached % self.step if usage.cached >= self.minimum else usage.cached
+        conversation = labels.get("episode"), labels.get("attempt"), labels.get("role")
+        before = left.get(conversation, 0) if conversation[0] else 0
+        left[conversation] = max(before, usage.prompt + usage.completion)
+        return max(usage.cached - before, 0)
 
 
 class PriceBook(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.inference import RunKey
-from speedrunner.results.ledger import RunCosts, gpu_hours, run_costs
+from speedrunner.results.ledger import Ledger, RunCosts, gpu_hours
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import RULES, add_costs, average_tests
 from speedrunner.results.pricing import OWN, PriceBook, price_book
@@ -183,13 +183,14 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         costs, history, book = None, SkillHistory({}, [], {}), PriceBook(prices or OWN, {})
         episodes = frame_episodes([])
     else:
-        costs = run_costs(run, book := price_book(run, prices))
+        ledger = Ledger.of(run)
+        costs = ledger.price(book := price_book(run, prices))
         history, episodes = skill_history(run), frame_episodes(run.episodes, costs)
     skills, sleeps = frame_skills(history), frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     for rule in RULES:
         if costs is not None:
-            costs = run_costs(run, book.by_rule(rule))
+            costs = ledger.price(book.by_rule(rule))
         priced = frame_episodes(run.episodes if costs else [], costs)
         episodes[f"usd_{rule}"] = priced["usd"]
         means = add_costs(run, priced, frame_sleeps(run, costs))[["sleep_usd", "cost_usd"]]

@@ -184,8 +184,13 @@ class RunData:
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:
-        """Return the ledger as written."""
-        return list(self.iterate_ledger())
+        """Return the ledger as written. Rows with equal labels share them: sums group rows by their labels'
+        identity, which is much faster than by their content."""
+        rows, shared = list(self.iterate_ledger()), dict[tuple[tuple[str, str], ...], dict[str, str]]()
+        for row in rows:
+            labels = shared.setdefault(tuple(row.labels.items()), row.labels)
+            msgspec.structs.force_setattr(row, "labels", labels)
+        return rows
 
     def iterate_ledger(self) -> Iterator[LedgerRow]:
         """Yield the ledger as written, one row at a time in memory. Raises `RunDirectoryError` for a row that
@@ -216,11 +221,13 @@ class RunData:
             for sleep in self.sleeps
         }
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
+        given_by = {id(row.labels): attempt_of(row.labels) for row in rows}
+        stopped = {key for key, given in given_by.items() if given not in counting and None not in given}
+        turns = {key: own for key, given in given_by.items() if (own := answered.get(given))}
 
         def was_aborted(row: LedgerRow) -> bool:
-            given = attempt_of(row.labels)
-            lost = row.request not in (answered.get(given) or {row.request})
-            return lost or (given not in counting and None not in given)
+            key = id(row.labels)
+            return key in stopped or row.request not in turns.get(key, (row.request,))
 
         return [msgspec.structs.replace(row, wasted=True) if was_aborted(row) else row for row in rows]
 

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from msgspec.structs import astuple
 
 import envs
 from envs import babyai, crafter, crafter_text, scienceworld, scienceworld_tasks
@@ -255,12 +254,12 @@ def test_appendix_a() -> None:
     for place, rule in enumerate(RULES, start=1):
         assert measures[place::3] == [f"{measure}_{rule}" for measure in measures[::3]]
     assert not any(config.prices.given for config in experiments())
-    assert astuple(QWEN.prices) == (0, 0, 0)
+    assert QWEN.prices == Prices(0, 0, 0)
     for name, expected in (
         ("gpt-5.4-mini", (0.75, 0.075, 4.50)),
         ("gemini-3-flash-preview", (0.35, 0.0875, 1.05)),
     ):
-        assert astuple(load_model_config(name).prices) == expected
+        assert load_model_config(name).prices == Prices(*expected)
         given = in_paper(f"prices={name}").prices
         assert (given.uncached, given.cached, given.output) == expected
     cache_rule = in_paper("prices=gpt-5.4-mini").prices

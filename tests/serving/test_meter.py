@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from serving.errors import SpendingCapReached
@@ -69,3 +70,14 @@ def test_a_cap_holds_over_all_meters_and_over_earlier_processes() -> None:
         pass
     with two.reservation(900, 0), one.reservation(100, 0):
         pass
+
+
+def test_requests_with_a_price_are_paid_if_the_engine_reported_them() -> None:
+    meter = Meter(lambda row: None, Prices(uncached=0.0, cached=0.0, output=0.0, requests=3.0))
+    answered = LedgerRow(
+        request="r", retry=0, time=1.0, labels={}, model="m", status="ok", wasted=False, usage=Usage(1, 0, 1),
+        seconds=1.0,
+    )  # fmt: skip
+    for row in (answered, answered, msgspec.structs.replace(answered, usage=None, status="failed")):
+        meter.record(row)
+    assert meter.spent_usd == pytest.approx(6e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.results.ledger import Classes, RunCosts, engine_seconds, run_costs
+from speedrunner.results.ledger import Classes, Ledger, RunCosts, engine_seconds, run_costs
 from speedrunner.results.pricing import PriceBook
 from tests.speedrunner.results.ledgers import BY_TOKEN, ROWS, row, stored
 
@@ -30,6 +30,13 @@ def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
     # What another conversation left in the cache does not make up for what is lost of one's own.
     rows.append(row(4.0, Usage(100, 96, 1), cacheable=32))
     assert priced(tmp_path / "more", rows=rows).total.cache_share == 0.8
+
+
+def test_rows_are_added_up_in_one_group_for_each_purpose(tmp_path: Path) -> None:
+    """Grouping is by the labels' identity, so equal labels must be one object."""
+    labels = [{"phase": "train", "policy": "0", "episode": f"train/{n:04d}", "attempt": "1"} for n in (0, 1)]
+    rows = [row(float(time), Usage(10, 0, 1), **labels[time % 2]) for time in range(100)]
+    assert len(Ledger.of(stored(tmp_path / "run", rows)).groups) == 2
 
 
 def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     assert found.groupby(["method", "seed"]).size().to_dict() == {("react", 1): 6, ("speedrunner", 0): 10}
     alone = pandas.concat([load(run.path).frame("episodes") for run in runs.runs], ignore_index=True)
     pandas.testing.assert_frame_equal(found.iloc[:, 5:], alone)
+    assert not any("ledger" in vars(run) for run in runs.runs)  # no run is kept in memory after its frame
 
 
 @pytest.mark.process

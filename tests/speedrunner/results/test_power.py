@@ -25,15 +25,23 @@ from tests.verdict_simulation import ABOVE_0, AT_THE_END, HARD_AND_EASY, World, 
         ([0.5], 1.0, 34),
         ([0.2], 1.0, 199),
         ([0.1], 1.0, MOST + 1),
-        ([], 1.0, MOST + 1),
-        ([0.3], 0.0, 3),  # two equal values give no interval
+        ([-1.0], 1.0, MOST + 1),
+        ([0.3], 0.0, MOST + 1),  # equal values have no interval
         ([3.0], 0.1, 2),
         ([1.0, 9.0], 1.0, 8),  # a tie: one-sided tests at 5%, of which one decides
         ([1.0, 1.0], 1.0, 11),
     ],
 )
 def test_seeds_are_those_of_tables(margins: list[float], deviation: float, seeds: int) -> None:
-    assert seeds_needed(margins, deviation, 0.8) == seeds
+    shaped = numpy.array(margins)[:, None], numpy.array([deviation])
+    assert seeds_needed(*shaped, 0.8).tolist() == [seeds]
+
+
+def test_more_seeds_do_not_reduce_the_variance_of_tasks() -> None:
+    shaped = numpy.array([[1.0]]), numpy.array([1.0])
+    few, many = (int(seeds_needed(*shaped, 0.8, of_tasks**2, 30.0)[0]) for of_tasks in (0.1, 0.3))
+    assert 10 < few < many < MOST
+    assert seeds_needed(*shaped, 0.8, 0.5**2, 30.0)[0] > MOST
 
 
 def test_variance_is_split_into_seeds_and_episodes() -> None:
@@ -41,10 +49,51 @@ def test_variance_is_split_into_seeds_and_episodes() -> None:
     runs = {(0, seed): [random.normal(0, 2, (400, 1)) + random.normal(0, 3)] for seed in range(300)}
     samples = Samples(runs, share_tasks=False)
     claim = Claim("c", a="x a", low=0.0)
-    _, total, between, episode = split_variance(claim, samples)
-    assert episode == pytest.approx(4, rel=0.05)
-    assert between == pytest.approx(9, rel=0.2)
-    assert total == pytest.approx(between + episode / 400)
+    spreads = split_variance(claim, samples)
+    assert spreads.episode == pytest.approx(4, rel=0.05)
+    assert spreads.between == pytest.approx(9, rel=0.2)
+    assert spreads.seeds == pytest.approx(spreads.between + spreads.episode / 400)
+    assert spreads.mean_of_tasks == 0
+
+
+def test_variance_of_shared_tasks_is_split_from_that_of_episodes() -> None:
+    random = numpy.random.default_rng(0)
+    tasks = random.normal(0, 3, (300, 1))
+    runs = {(0, seed): [tasks + random.normal(0, 2, (300, 1)) + random.normal(0, 0.5)] for seed in range(100)}
+    spreads = split_variance(Claim("c", a="x a", low=0.0), Samples(runs, share_tasks=True))
+    assert spreads.episode == pytest.approx(4, rel=0.05)
+    assert spreads.mean_of_tasks == pytest.approx(9 / 300, rel=0.2)
+    assert spreads.between == pytest.approx(0.25, rel=0.3)
+
+
+@pytest.mark.parametrize("seeds", [2, 4, 5])
+def test_a_pilot_of_few_seeds_gives_an_interval_alone(seeds: int) -> None:
+    claim = Claim("c", measure="output", a="babyai opo", high=25.0)
+    runs = {}
+    for seed in range(seeds):
+        values = [{"output": 20.0 + 4 * (seed % 2) + number % 3} for number in range(30)]
+        runs[0, seed] = summary("babyai", "opo", seed, checkpoint(200, values))
+    ((side,),) = claim.pairs
+    need = estimate_need(claim, {side: runs}, 0.8)
+    assert need is not None
+    assert 2 <= need.low < need.high
+    assert (need.seeds is None) == (seeds < 5)
+    assert need.is_decidable
+
+
+def test_no_number_of_seeds_decides_what_the_tasks_leave_open() -> None:
+    claim = Claim("c", measure="output", a="babyai opo", low=19.0, high=21.0)
+    values = [{"output": 20.0 + 30 * (number % 3 - 1)} for number in range(30)]
+    runs = {
+        (0, seed): summary(
+            "babyai", "opo", seed, checkpoint(200, [{"output": each["output"] + seed} for each in values])
+        )
+        for seed in range(3)
+    }
+    ((side,),) = claim.pairs
+    need = estimate_need(claim, {side: runs}, 0.8)
+    assert need is not None
+    assert need.show_seeds() == "never"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +116,9 @@ def test_training_adds_deviation_only_to_what_learns_after_a_checkpoint(
         runs[0, seed].checkpoints["notes"] = notes
     ((side,),) = claim.pairs
     need = estimate_need(claim, {side: runs}, 0.8)
-    assert need == pytest.approx((3, 20.0, *deviations, 0.0), nan_ok=True)  # 100 is 8 deviations away
+    assert need is not None
+    assert need.effect == 20.0
+    assert need.deviations == pytest.approx((nan, *deviations, 0.0), nan_ok=True)
 
 
 def test_what_a_folder_cannot_plan_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +132,7 @@ def test_what_a_folder_cannot_plan_is_counted(tmp_path: Path, monkeypatch: pytes
     advice = f"all prices are zero: speedrunner sweep --power {tmp_path} --prices NAME"
     head, score, *_, bad, free, lacks, _ = power.power_lines(tmp_path, "zero")
     assert ("learned sd" in head, score.split(",")[0], lacks) == (True, "score", lacking)
-    assert score.split()[4] == "-"  # ReAct learns nothing
+    assert score.split()[5] == "-"  # ReAct learns nothing
     assert free == f"claims left out: 1 on USD, as {advice}"
     assert bad.startswith(f"{tmp_path}/bad/config.yaml")
     priced = power.power_lines(tmp_path, "gpt-5.4-mini")

@@ -16,6 +16,7 @@ from serving.model_config import ModelConfig
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, to_yaml
+from speedrunner.results.cost_text import cost_lines
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import CacheRule, PriceBook, price_book, price_caveats, price_list
@@ -66,10 +67,20 @@ def test_a_measured_list_has_its_hardware_in_its_title_(
 ) -> None:
     data = write_run(tmp_path, tiny_model_config)
     book = price_book(data, str(measured_list(tmp_path)))
-    assert astuple(book.models["tiny-random"]) == pytest.approx((0.2, 0.01, 2.0))
+    assert astuple(book.models["tiny-random"]) == pytest.approx((0.2, 0.01, 2.0, 4.0))
     about = "measured-here (CPU seconds of tiny-random on a processor with no engine, 8 in flight, "
     assert book.title.startswith(about)
     assert price_caveats(book, data.processes) == []
+
+
+def test_a_measured_list_prices_each_request_besides_its_tokens(
+    tiny_model_config: ModelConfig, tmp_path: Path
+) -> None:
+    data = write_run(tmp_path, tiny_model_config)  # a request of one uncached and one output token
+    costs = run_costs(data, price_book(data, str(measured_list(tmp_path))))
+    assert costs.total.usd == pytest.approx((0.2 + 2.0 + 4.0) / 1e6)
+    row = next(line for line in cost_lines(costs) if line.startswith("USD"))
+    assert row.split() == ["USD", "0.000004", "0.000000", "0.000000", "0.000000", "0.000002", "0.000006"]
 
 
 @pytest.mark.parametrize(
