@@ -114,6 +114,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         roles: sampling and budgets per role.
         prices: USD per million tokens.
         path: folder with the weights; a relative one counts from the checkout.
+        lora: folder with a LoRA adapter of these weights, in PEFT's format; the adapter answers all requests.
         recipe: script that creates `path`, relative to `models/`. Before each start it is run as `python
             RECIPE --out FOLDER`; it must leave an up-to-date folder alone.
         id: the model's id on the Hugging Face hub.
@@ -153,6 +154,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices
     caveat: str = ""
     path: str | None = None
+    lora: str | None = None
     recipe: str | None = None
     id: str | None = None
     revision: Commit | None = None

@@ -51,6 +51,7 @@ variables add to these; `null` removes one."""
 OWN_FLAGS = frozenset(
     {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
     | {"host", "port", "uds", "api-key", "data-parallel-size", "load-format"}
+    | {"enable-lora", "lora-modules", "max-lora-rank"}
 )
 """Flags that the server object sets itself, from the model config's other fields; `server.flags` must not set
 them."""
@@ -187,6 +188,8 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
         yield f"`id: {model_config.id}` needs a `revision` (a commit of its hub repository)"
     if model_config.id is None and model_config.revision is not None:
         yield "`revision` goes with `id` alone"
+    if model_config.hosted and model_config.lora is not None:
+        yield "`lora` goes with `path` or `id` alone"
     if model_config.hosted and model_config.api == "completions":
         yield "`base_url` (a hosted model) needs `api: chat` or `api: responses`"
     if model_config.api == "completions" and model_config.tool_format is None and not model_config.hosted:

@@ -21,7 +21,15 @@ from serving.tokens.grammar import dumps
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
-from serving.weights import CONFIG, WEIGHTS, fetch_texts, missing_files, read_json
+from serving.weights import (
+    ADAPTER_CONFIG,
+    CONFIG,
+    WEIGHTS,
+    adapter_folder,
+    fetch_texts,
+    missing_files,
+    read_json,
+)
 from speedrunner.plain.plain_records import WrongData, record
 
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -75,13 +83,17 @@ def describe_model(model: str | Path, name: str) -> str:
     It is for one GPU; for a folder on a machine without GPUs, it is for the CPU.
 
     Args:
-        model: its id on the hub, `ORGANISATION/MODEL`, or its folder.
+        model: its id on the hub, `ORGANISATION/MODEL`, or its folder; or the folder of a LoRA adapter.
         name: name of the model config.
 
     Raises:
         InvalidModelConfig: the hub cannot be reached, or the model has no usable tokenizer or no weights.
         FilesMissing: the hub does not provide its files.
     """
+    lora = {}
+    if isinstance(model, Path) and (adapter := read_json(model / ADAPTER_CONFIG)):
+        lora = {"lora": str(model.resolve())}
+        model = _find_base(model, adapter.get("base_model_name_or_path"))
     if isinstance(model, Path):
         folder, gpus = model.resolve(), min(1, len(read_gpus().usable))
         _require_files(folder)
@@ -94,7 +106,7 @@ def describe_model(model: str | Path, name: str) -> str:
     context = text_config.get("max_position_embeddings")
     if type(context) is not int or context <= 0:
         raise InvalidModelConfig(f"{model}: its config.json has no max_position_embeddings (context length)")
-    content: dict[str, Any] = {"name": name, **place, "context": context}
+    content: dict[str, Any] = {"name": name, **place, **lora, "context": context}
     content["tool_format"] = form = _find_tool_format(tokenizer) or "qwen3_json"
     if not tokenizer.template.writes_tools or _find_difference(tokenizer, form):
         content["tools_in"] = "system"
@@ -116,6 +128,18 @@ def describe_model(model: str | Path, name: str) -> str:
     unsent = {key: sampling[key] for key in UNSENT if sampling.get(key) not in (None, 0, 1)}
     note = f"# No request has what generation_config.json recommends: {json.dumps(unsent)}\n" * bool(unsent)
     return HEADER.format(model=model) + note + yaml.safe_dump(content, sort_keys=False)
+
+
+def _find_base(adapter: Path, base: object) -> str | Path:
+    """Return an adapter's base model: folder or hub id. Raises `InvalidModelConfig` if it is neither."""
+    if isinstance(base, str) and Path(base).is_dir():
+        return Path(base)
+    if isinstance(base, str) and re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", base):
+        return base
+    raise InvalidModelConfig(
+        f"{adapter} is a LoRA adapter of {base!r}, which is neither a folder here nor a hub id: correct"
+        f" base_model_name_or_path in its {ADAPTER_CONFIG}"
+    )
 
 
 def _require_files(folder: Path, spare: str = "") -> None:
@@ -190,6 +214,8 @@ def check_files(
 
     Raises `InvalidModelConfig`: files are missing, or the model config does not fit them.
     """
+    if starts:
+        adapter_folder(model_config)
     if starts and model_config.id is None:
         _require_files(Path(place), WEIGHTS if model_config.load_format == "dummy" else "")
     is_chat, roles = model_config.api != "completions", model_config.roles

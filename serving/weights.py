@@ -32,6 +32,43 @@ def model_path(model_config: ModelConfig) -> str:
     return str(CHECKOUT / Path(model_config.path).expanduser())
 
 
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+"""Files of a LoRA adapter."""
+
+
+def adapter_folder(model_config: ModelConfig) -> Path | None:
+    """Return the folder of the model's adapter; `None` without one. Raises `InvalidModelConfig` if its files
+    are missing."""
+    if model_config.lora is None:
+        return None
+    folder = CHECKOUT / Path(model_config.lora).expanduser()
+    if lost := [name for name in (ADAPTER, ADAPTER_CONFIG) if not (folder / name).is_file()]:
+        raise InvalidModelConfig(f"model {model_config.name!r}: lora {folder} lacks {', '.join(lost)}")
+    return folder
+
+
+def adapter_arguments(model_config: ModelConfig) -> list[str]:
+    """Return the arguments that serve the weights under the model's name, with its adapter if it has one.
+
+    With an adapter, that name is the adapter's, so that requests and counters need not distinguish. Raises
+    `InvalidModelConfig`: the adapter's files are missing or unreadable.
+    """
+    name, folder = model_config.name, adapter_folder(model_config)
+    if folder is None:
+        return ["--served-model-name", name]
+    rank = read_json(folder / ADAPTER_CONFIG).get("r")
+    if not isinstance(rank, int) or not 1 <= rank <= RANKS[-1]:
+        raise InvalidModelConfig(f"{folder / ADAPTER_CONFIG}: r must be 1 to {RANKS[-1]} (got {rank!r})")
+    module = json.dumps({"name": name, "path": str(folder)})
+    highest = next(known for known in RANKS if known >= rank)
+    options = ["--enable-lora", "--max-lora-rank", str(highest), "--lora-modules", module]
+    return ["--served-model-name", f"{name}.base", *options]
+
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Values of vLLM's `--max-lora-rank`."""
+
+
 def recipe_command(model_config: ModelConfig) -> list[str] | None:
     """Return the command that creates the model's folder; `None` if the model config has no recipe."""
     if model_config.recipe is None:

@@ -33,7 +33,7 @@ from serving.engine.scheduling import scheduler_arguments, scheduler_settings
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
-from serving.weights import find_folder
+from serving.weights import adapter_arguments, find_folder
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 WORKER = "serving.engine.worker.Worker"
@@ -116,7 +116,7 @@ class VllmServer:
         arguments = ["--model", self._model]
         if model_config.revision:
             arguments += ["--revision", model_config.revision, "--tokenizer-revision", model_config.revision]
-        arguments += ["--served-model-name", model_config.name]
+        arguments += adapter_arguments(model_config)
         arguments += ["--max-model-len", str(model_config.context), "--dtype", model_config.dtype]
         arguments += ["--worker-cls", WORKER]
         arguments += ["--uds", str(self.endpoint.socket)]

@@ -21,7 +21,7 @@ import psutil
 from serving.engine.gpus import read_gpus
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
-from serving.weights import prepare
+from serving.weights import adapter_folder, prepare
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
 from speedrunner.runs.setup import Setup
@@ -42,7 +42,7 @@ VERSIONED = (
 
 WEIGHTS = ("*.safetensors", "*.bin")
 MODEL_FILES = (
-    *(*WEIGHTS, "config.json", "generation_config.json", "chat_template*"),
+    *(*WEIGHTS, "config.json", "adapter_config.json", "generation_config.json", "chat_template*"),
     *("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
 )
 """Files of a model's folder that can change its outputs."""
@@ -180,9 +180,13 @@ def _package(name: str) -> str:
 
 
 def model_files(model_config: ModelConfig, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the digests of a model's files by name; empty if a commit on the hub determines them."""
+    """Return the digests of a model's files and of its adapter's by name. A commit on the hub determines the
+    files of its model, which have none."""
     path = prepare(model_config, say)
-    return {} if model_config.id is not None else _folder(Path(path))
+    digests = {} if model_config.id is not None else _folder(Path(path))
+    if (adapter := adapter_folder(model_config)) is not None:
+        digests |= {f"lora/{name}": digest for name, digest in _folder(adapter).items()}
+    return digests
 
 
 def history_digest(run: Path) -> str:

@@ -18,9 +18,12 @@ from serving.model_configs import load_model_config
 from serving.model_files import check_files, describe_model
 from serving.tokens.transcript import Transcript
 from serving.usage import Prices
+from serving.weights import adapter_arguments
+from speedrunner.runs.identity import model_files
 from tests.bundled_models import bundled_folder
 from tests.golden_tables import Golden, refusals
 from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, ServeHub
+from tests.lora_adapters import write_adapter
 from tests.scripted_runs import in_process
 from tests.tool_samples import TOOLS
 
@@ -95,6 +98,48 @@ def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_
     next(source.glob("*.safetensors")).unlink()
     done = in_process("init", "model", str(source), str(tmp_path))
     assert "Own_Model lacks *.safetensors" in done.stderr
+
+
+def test_an_adapter_is_served_with_its_base(tmp_path: Path) -> None:
+    base = Path(shutil.copytree(bundled_folder("tiny"), tmp_path / "base"))
+    adapter = write_adapter(tmp_path / "mine", base)
+    done = in_process("init", "model", str(adapter), str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    written = load_model_config(str(tmp_path / "mine.yaml"))
+    assert (written.path, written.lora) == (str(base), str(adapter))
+    assert adapter_arguments(written) == [
+        *("--served-model-name", "mine.base", "--enable-lora", "--max-lora-rank", "8", "--lora-modules"),
+        json.dumps({"name": "mine", "path": str(adapter)}),
+    ]
+    assert set(model_files(written, print)) > {"lora/adapter_model.safetensors", "lora/adapter_config.json"}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"base_model_name_or_path": "gone"}, "is a LoRA adapter of 'gone', which is neither a folder here"),
+        ({"r": 1000}, "r must be 1 to 512 (got 1000)"),
+        (None, "lacks adapter_model.safetensors"),
+    ],
+)
+def test_an_adapter_that_cannot_be_served_is_named(
+    change: dict[str, object] | None, problem: str, tmp_path: Path
+) -> None:
+    base = Path(bundled_folder("tiny"))
+    adapter = write_adapter(tmp_path / "mine", base)
+    if change is None:
+        (adapter / "adapter_model.safetensors").unlink()
+    else:
+        file = adapter / "adapter_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | change))
+
+    def serve() -> None:
+        (tmp_path / "mine.yaml").write_text(describe_model(adapter, "mine"))
+        adapter_arguments(load_model_config(str(tmp_path / "mine.yaml")))
+
+    with pytest.raises(InvalidModelConfig) as error:
+        serve()
+    assert problem in str(error.value)
 
 
 def test_init_writes_the_file_and_downloads_no_weights(tmp_path: Path, serve_hub: ServeHub) -> None:
