@@ -13,7 +13,7 @@ not use `prompt_logprobs`, because vLLM does not read the cache for those.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -73,17 +73,9 @@ async def compare_run(data: RunData, setup: Setup, tokens: int, status: Status) 
     async def compare_episode(episode: Trajectory) -> None:
         talk = open_conversation(data, setup, model, episode)
         try:
-            for number, turn in enumerate(episode.turns):
-                if number:
-                    talk.tell(turn.messages[0].content)
-                prompt = list(talk.transcript.ids)
-                if model_config.context - len(prompt) < turn.usage.completion:
-                    break
-                talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
-                tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
-                talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt}
-                await talk.ready()
-                answer = (await talk.ask()).token_ids
+            async for number, prompt, answer in force_answers(
+                talk, episode, model_config.context, lambda: salt
+            ):
                 for place in draw_places(f"{episode.episode} {number}", len(answer)):
                     compared.append(await compare_token(model, talk, [*prompt, *answer[: place + 1]], salt))
         except ContextOverflow:
@@ -144,6 +136,29 @@ def open_conversation(data: RunData, setup: Setup, model: Model, episode: Trajec
             f" and {tokens} now: its templates, environment, method or model have changed"
         )
     return talk
+
+
+async def force_answers(
+    talk: TokenConversation, episode: Trajectory, context: int, salt: Callable[[], str]
+) -> AsyncIterator[tuple[int, list[int], list[int]]]:
+    """Let the model write an episode's recorded answers again, until one does not fit the context. Yield each
+    turn's number, prompt and answer, as token ids.
+
+    Args:
+        context: tokens of the model's context.
+        salt: returns the part of the prefix cache that the next request uses.
+    """
+    for number, turn in enumerate(episode.turns):
+        if number:
+            talk.tell(turn.messages[0].content)
+        prompt = list(talk.transcript.ids)
+        if context - len(prompt) < turn.usage.completion:
+            return
+        talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
+        tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
+        talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt()}
+        await talk.ready()
+        yield number, prompt, (await talk.ask()).token_ids
 
 
 async def compare_token(model: Model, talk: TokenConversation, ids: list[int], salt: str) -> ForcedToken:

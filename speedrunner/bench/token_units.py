@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -74,6 +74,22 @@ class TokenUnit(msgspec.Struct, frozen=True):
     uncached: int
     cached: int
     output: int
+    seconds: float
+    joules: float | None
+    disturbed: str
+
+
+class Spent(NamedTuple):
+    """What some work of the engine cost.
+
+    Attributes:
+        used: its tokens.
+        seconds: GPU or CPU seconds.
+        joules: energy of the GPUs; `None`: not measured.
+        disturbed: what else the engine or its GPUs did meanwhile; empty if nothing is known.
+    """
+
+    used: Usage
     seconds: float
     joules: float | None
     disturbed: str
@@ -143,18 +159,33 @@ class TokenMeter:
         self._random.shuffle(kinds)
         return [await self._unit(cell, kind, prompts) for kind in ("uncached", *kinds)]
 
-    async def _unit(self, cell: Cell, kind: Kind, prompts: Sequence[Prompt]) -> TokenUnit:
-        used, wall_s, requests = Usage(), 0.0, 0
+    async def spend(self, work: Callable[[], Awaitable[Usage]]) -> Spent:
+        """Do some work, which returns its tokens, and return what it cost. Raises `ServingError`."""
         before = await read_metrics(self._endpoint)
-        cpu_s, joules = self._cpu_s(), self._joules()
-        while wall_s < UNIT_S:
-            if kind == "uncached":
-                self._salt = secrets.token_hex(8)
-            began = time.monotonic()
-            used += await self._send(prompts, OUTPUT_TOKENS if kind == "output" else 1)
-            wall_s += time.monotonic() - began
-            requests += len(prompts)
-        cpu_s, spent = self._cpu_s() - cpu_s, self._joules()
+        cpu_s, joules, began = self._cpu_s(), self._joules(), time.monotonic()
+        used = await work()
+        wall_s, cpu_s, now = time.monotonic() - began, self._cpu_s() - cpu_s, self._joules()
+        return Spent(
+            used,
+            wall_s * self._gpus or cpu_s,
+            None if now is None or joules is None else now - joules,
+            self._find_disturbance(before, await read_metrics(self._endpoint), used),
+        )
+
+    async def _unit(self, cell: Cell, kind: Kind, prompts: Sequence[Prompt]) -> TokenUnit:
+        requests = 0
+
+        async def send_batches() -> Usage:
+            nonlocal requests
+            used, began = Usage(), time.monotonic()
+            while time.monotonic() - began < UNIT_S:
+                if kind == "uncached":
+                    self._salt = secrets.token_hex(8)
+                used += await self._send(prompts, OUTPUT_TOKENS if kind == "output" else 1)
+                requests += len(prompts)
+            return used
+
+        used, seconds, joules, disturbed = await self.spend(send_batches)
         return TokenUnit(
             **cell._asdict(),
             kind=kind,
@@ -162,9 +193,9 @@ class TokenMeter:
             uncached=used.uncached,
             cached=used.cached,
             output=used.completion,
-            seconds=wall_s * self._gpus or cpu_s,
-            joules=None if spent is None or joules is None else spent - joules,
-            disturbed=self._find_disturbance(before, await read_metrics(self._endpoint), used),
+            seconds=seconds,
+            joules=joules,
+            disturbed=disturbed,
         )
 
     async def _send(self, prompts: Sequence[Prompt], output: int) -> Usage:

@@ -13,6 +13,7 @@ from serving.gpu_check import require_gpus
 from serving.options import running_endpoint
 from serving.sizing import fit
 from speedrunner.bench import measurement
+from speedrunner.bench.caching import measure_caching
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.forced_answers import compare_run
 from speedrunner.bench.gpu.steps import Bench, as_served, play_steps, steps_of
@@ -137,6 +138,34 @@ def replay(
     data = load(run)
     setup = set_up(compose_stored(data, overrides or [], trust or []))
     show_measured(lambda status: compare_run(data, setup, tokens, status), as_json)
+
+
+def caching(
+    given: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN... [KEY=VALUE...]", help="Finished runs of one model, and settings."),
+    ],
+    in_flight: Annotated[str, typer.Option(help="Episodes at the same time, such as 8,32.")] = "8,32",
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds of all blocks, each in an order and its reverse.")
+    ] = 1,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what the prefix cache saves an agent before and after it has learned.
+
+    The first and the last evaluation of each run are played again with forced answers: with a shared cache,
+    with a cache within each episode, and without one. Seeds of one condition are runs to name together.
+
+    Example: speedrunner bench caching runs/paper/babyai-speedrunner-*
+    """
+    overrides = [text for text in given if "=" in text and not Path(text).exists()]
+    stored = [load(Path(text)) for text in given if text not in overrides]
+    if not stored:
+        raise InvalidConfig("no run is named: give one or several before the settings")
+    pairs = [(data, set_up(compose_stored(data, overrides, trust or []))) for data in stored]
+    levels = numbers("--in-flight", in_flight)
+    show_measured(lambda status: measure_caching(pairs, levels, rounds, status), as_json)
 
 
 def tokens(

@@ -1,0 +1,284 @@
+"""What the prefix cache saves a learning agent, before and after it has learned: `speedrunner bench caching`.
+
+Recorded evaluations are played once more with forced answers, under three treatments that differ by the
+requests' `cache_salt` alone:
+
+- `warm`: all requests share the cache;
+- `within`: an episode finds only its own requests there;
+- `none`: a request finds nothing.
+
+A block plays the evaluation of one checkpoint under one treatment. Blocks come in a random order, then in the
+reverse order, so that a drift of the machine does not favour a treatment.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from random import Random
+from statistics import fmean
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+
+from serving.engine.client import EngineResponse, run_together
+from serving.engine.one_try import TokenCompletion
+from serving.errors import ContextOverflow
+from serving.model import Model
+from serving.usage import Usage
+from speedrunner.bench.engine import completions_api, open_engine
+from speedrunner.bench.forced_answers import force_answers, open_conversation
+from speedrunner.bench.measurement import MeasuredTable, Measurement
+from speedrunner.bench.token_units import TokenMeter
+from speedrunner.config.names import identify_condition
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import Status
+from speedrunner.results.inference import paper_ttest
+from speedrunner.runs.setup import Setup
+from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData
+
+Treatment = Literal["warm", "within", "none"]
+
+
+class Block(NamedTuple):
+    """The evaluation of one checkpoint at a number of episodes in flight. `runs` share a condition."""
+
+    run: RunData
+    setup: Setup
+    checkpoint: int
+    in_flight: int
+    episodes: Sequence[Trajectory]
+
+
+class BlockCost(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean cost of an episode in one block.
+
+    Attributes:
+        seconds: GPU seconds: wall time, times the number of GPUs. Without a GPU: CPU seconds of the server.
+        joules: energy of the GPUs; `None`: not measured.
+        first_token_ms: mean time from a request's start in the engine to its first token, over requests.
+        cached_share: prompt tokens from the cache, as a share of all.
+        disturbed: what else the engine did meanwhile; empty if nothing is known.
+    """
+
+    run: str
+    environment: str
+    method: str
+    checkpoint: int
+    in_flight: int
+    treatment: Treatment
+    episodes: int
+    requests: int
+    seconds: float
+    joules: float | None
+    first_token_ms: float | None
+    cached_share: float
+    disturbed: str
+
+
+async def measure_caching(
+    runs: Sequence[tuple[RunData, Setup]], levels: Sequence[int], rounds: int, status: Status
+) -> Measurement:
+    """Measure the cost of episodes of finished runs under each treatment.
+
+    Args:
+        runs: they have the same model.
+        levels: episodes in flight.
+        rounds: how often the blocks are played, each time in an order and its reverse.
+
+    Raises:
+        InvalidConfig: the runs have several models, one without token ids, or no two evaluations.
+        RunDirectoryError: an episode's first prompt has another length now.
+        StorageError: a run cannot be read.
+        ServingError: the engine failed.
+    """
+    setup = runs[0][1]
+    model_config = completions_api(setup.model_config)
+    if other := [run.path for run, own in runs if own.model_config.name != model_config.name]:
+        raise InvalidConfig(f"{other[0]} has another model than {runs[0][0].path}: name runs of one model")
+    blocks = [block for run, own in runs for block in _list_blocks(run, own, levels)]
+    costs, number = list[BlockCost](), 0
+    async with (
+        open_engine(model_config, setup.config, status) as deployment,
+        deployment.client(lambda row: None) as model,
+    ):
+        meter = TokenMeter(deployment, model)
+        for block in blocks:
+            status(f"first pass of {block.run.path.name}, rollout {block.checkpoint}")
+            await _play(model, block, "warm")  # compiles the grammars
+        for round_ in range(rounds):
+            order = [(block, treatment) for block in blocks for treatment in get_args(Treatment)]
+            Random(round_).shuffle(order)
+            for block, treatment in (*order, *reversed(order)):
+                number += 1
+                status(f"block {number} of {2 * rounds * len(order)}: {block.run.path.name}, {treatment}")
+                costs.append(await _measure(meter, model, block, treatment))
+    used = [cost for cost in costs if not cost.disturbed]
+    notes = [f"{len(costs) - len(used)} of {len(costs)} blocks were disturbed, and are left out."]
+    return Measurement(
+        f"{model_config.name}: cost of an episode by what it finds in the prefix cache",
+        tables=[
+            MeasuredTable("costs", list(_average(used)), title="Mean cost of an episode"),
+            MeasuredTable(
+                "savings", list(compare_savings(used)), title="What caching saves (warm against none)"
+            ),
+        ],
+        facts={"blocks": costs},
+        notes=[*notes[: len(used) < len(costs)], *([meter.why_no_joules] if meter.why_no_joules else [])],
+    )
+
+
+def _list_blocks(run: RunData, setup: Setup, levels: Sequence[int]) -> Iterator[Block]:
+    """Yield the blocks of a run: its first and its last evaluation, at each level."""
+    points = sorted({row.checkpoint for row in run.rows if row.checkpoint is not None})
+    if len(points) < 2:
+        raise InvalidConfig(f"{run.path} has evaluations at {len(points)} checkpoints, and two are needed")
+    for checkpoint in (points[0], points[-1]):
+        episodes = [
+            msgspec.structs.replace(
+                played,
+                turns=[turn for turn in played.turns if (turn.role, turn.conversation) == ("actor", 0)],
+            )
+            for played in run.evaluations(checkpoint)
+        ]
+        played = [episode for episode in episodes if episode.turns and not episode.termination.is_fault]
+        yield from (Block(run, setup, checkpoint, level, played) for level in levels)
+
+
+class _Played(NamedTuple):
+    """The requests of a block: their tokens, and their times to the first token."""
+
+    usage: Usage
+    requests: int
+    first_token_ms: list[float]
+
+
+async def _play(model: Model, block: Block, treatment: Treatment) -> _Played:
+    """Force the recorded answers of a block. Raises `ServingError`, `RunDirectoryError`."""
+    answers = list[EngineResponse[TokenCompletion]]()
+    model.engine.note_response = answers.append
+    shared = secrets.token_hex(8)
+
+    async def play_episode(episode: Trajectory) -> None:
+        own = secrets.token_hex(8)
+        talk = open_conversation(block.run, block.setup, model, episode)
+        try:
+            async for _ in force_answers(
+                talk,
+                episode,
+                model.model_config.context,
+                lambda: {"warm": shared, "within": own, "none": secrets.token_hex(8)}[treatment],
+            ):
+                pass
+        except ContextOverflow:
+            pass  # the rest of the episode does not fit this model's context
+        finally:
+            talk.close()
+
+    await run_together(play_episode, block.episodes, block.in_flight)
+    timings = [answer.answer.metrics for answer in answers]
+    return _Played(
+        sum((answer.usage for answer in answers), Usage()),
+        len(answers),
+        [float(time.time_to_first_token_ms) for time in timings if time and time.time_to_first_token_ms],
+    )
+
+
+async def _measure(meter: TokenMeter, model: Model, block: Block, treatment: Treatment) -> BlockCost:
+    played: list[_Played] = []
+
+    async def work() -> Usage:
+        played.append(await _play(model, block, treatment))
+        return played[0].usage
+
+    spent = await meter.spend(work)
+    condition, count = identify_condition(block.run.settings).by_column, len(block.episodes)
+    return BlockCost(
+        run=block.run.path.name,
+        environment=condition["env"],
+        method=condition["method"],
+        checkpoint=block.checkpoint,
+        in_flight=block.in_flight,
+        treatment=treatment,
+        episodes=count,
+        requests=played[0].requests,
+        seconds=spent.seconds / count,
+        joules=None if spent.joules is None else spent.joules / count,
+        first_token_ms=fmean(played[0].first_token_ms) if played[0].first_token_ms else None,
+        cached_share=spent.used.cached / spent.used.prompt,
+        disturbed=spent.disturbed,
+    )
+
+
+def _average(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
+    """Yield the means over the blocks of a run, checkpoint, level and treatment."""
+
+    def key(cost: BlockCost) -> tuple[str, int, int, str]:
+        return cost.run, cost.checkpoint, cost.in_flight, cost.treatment
+
+    for (run, checkpoint, in_flight, treatment), group in groupby(sorted(costs, key=key), key):
+        blocks = list(group)
+        joules, first = (
+            [value for value in values if value is not None]
+            for values in ([cost.joules for cost in blocks], [cost.first_token_ms for cost in blocks])
+        )
+        yield {
+            "run": run,
+            "rollouts": checkpoint,
+            "in_flight": in_flight,
+            "cache": treatment,
+            "blocks": len(blocks),
+            "seconds": fmean(cost.seconds for cost in blocks),
+            "joules": fmean(joules) if joules else None,
+            "first_token_ms": fmean(first) if first else None,
+            "cached_share": fmean(cost.cached_share for cost in blocks),
+        }
+
+
+def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
+    """Yield what caching saves before and after learning, by condition and level.
+
+    A saving is 1 - warm / none, in engine seconds of a run's checkpoint. The change over learning is paired
+    within a run, with its t interval over runs (seeds) of a condition; one run has none.
+    """
+    conditions = dict.fromkeys((cost.environment, cost.method, cost.in_flight) for cost in costs)
+    for environment, method, in_flight in conditions:
+        own = [
+            cost
+            for cost in costs
+            if (cost.environment, cost.method, cost.in_flight) == (environment, method, in_flight)
+        ]
+        savings = [
+            _run_savings([cost for cost in own if cost.run == run]) for run in {cost.run for cost in own}
+        ]
+        pairs = [saving for saving in savings if saving is not None]
+        if not pairs:
+            continue
+        change = paper_ttest([after - before for before, after in pairs])
+        yield {
+            "environment": environment,
+            "method": method,
+            "in_flight": in_flight,
+            "runs": len(pairs),
+            "before": fmean(before for before, _ in pairs),
+            "after": fmean(after for _, after in pairs),
+            "change": fmean(after - before for before, after in pairs),
+            "low": change.ends[0] if change and change.ends else None,
+            "high": change.ends[1] if change and change.ends else None,
+        }
+
+
+def _run_savings(costs: Sequence[BlockCost]) -> tuple[float, float] | None:
+    """Return the savings at a run's first and last checkpoint; `None` if a treatment was not measured."""
+    seconds: dict[tuple[int, str], list[float]] = {}
+    for cost in costs:
+        seconds.setdefault((cost.checkpoint, cost.treatment), []).append(cost.seconds)
+    points = sorted({checkpoint for checkpoint, _ in seconds})
+    if any((point, treatment) not in seconds for point in points for treatment in ("warm", "none")):
+        return None
+    first, last = (
+        1 - fmean(seconds[point, "warm"]) / fmean(seconds[point, "none"]) for point in (points[0], points[-1])
+    )
+    return first, last
