@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pandas
 from msgspec.structs import replace
 
-from speedrunner.config.condition import COLUMNS, ConditionId, Treatment
+from speedrunner.config.condition import COLUMNS, ConditionId
 from speedrunner.results.conditions import REACT, TOO_MANY, Condition, stack_frames
 from speedrunner.results.means import (
     AVERAGED,
@@ -38,7 +38,6 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         _seeds(checkpoints),
         _training(checkpoints, prices),
         *make_test_tables(conditions),
-        _cache(conditions),
         _libraries(checkpoints),
         _ratios(conditions),
         table_of("skills", caption("skills"), stack_frames(conditions, "skills").drop(columns="run")),
@@ -66,29 +65,6 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
     found = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
     trained = found[[*TRAINING]].fillna(0.0).to_numpy().any(axis=1)
     return table_of("training", caption("training", prices=prices), found[trained].reset_index())
-
-
-def _cache(conditions: Sequence[Condition]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for uncached in conditions:
-        identity, start = uncached.identity, uncached.identity.treatment.start
-        if start is not None and not start.version and not identity.model.has_cache:
-            treatment = start.treatment or Treatment(identity.treatment.method)
-            source = ConditionId(start.env, treatment, start.model or identity.model.unchanged)
-            for cached in (each for each in conditions if each.first.condition == source):
-                rows += _compare_caches(cached, uncached)
-    columns = [*COLUMNS, "measure", "seeds", "with_cache", "without_cache", "ratio"]
-    return Table("cache", caption("cache"), columns, rows)
-
-
-def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[tuple[Cell, ...]]:
-    pairs = [(run, uncached.runs[seed]) for seed, run in cached.runs.items() if seed in uncached.runs]
-    whole = [pair for pair in pairs if all(run.points for run in pair)]
-    for name in ("score", "uncached", "cached", "output", "actor_usd"):
-        found = (spread(pair[side].checkpoints[name].iloc[-1] for pair in whole) for side in (0, 1))
-        with_, without = (mean_sd(each)[0] for each in found)
-        ratio = with_ / without if with_ is not None and without else None
-        yield *cached.names, name, len(whole), with_, without, ratio
 
 
 def _libraries(checkpoints: pandas.DataFrame) -> Table:

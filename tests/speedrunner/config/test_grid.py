@@ -252,7 +252,7 @@ class TestThePaper_sExperiments:
         [
             *(("main", 51), ("models", 153), ("open-models", 153), ("ablations", 15), ("interpreter", 24)),
             ("zombies", 36),
-            *(("shift", 24 + 9), ("replay", 9), ("truncation", 18), ("cache", 30)),
+            *(("shift", 24 + 9), ("replay", 9), ("truncation", 18)),
             *(("modality", 60), ("wording", 48), ("sensitivity", 111)),
         ],
     )
@@ -299,12 +299,6 @@ class TestThePaper_sExperiments:
         assert [run.config.library.visible_last for run in others] == [50, 100, 200, 400, 800]
         assert {run.config.run.start_from for run in others} == {first.config.run.dir}
         assert {run.config.run.rollouts for run in others} == {0}
-
-    def test_the_cache_is_off_where_a_policy_is_evaluated_again(self) -> None:
-        runs = experiment("cache", "run.seed=0")
-        off = [run for run in runs if run.config.model.prefix_caching is False]
-        assert [run.config.run.rollouts for run in off] == [0] * 5
-        assert [run.after for run in off] == [run.config.run.dir for run in runs if run not in off]
 
     @pytest.mark.parametrize("name", sorted({*group_choices("experiment")} - NOT_FOR_SMOKE))
     def test_smoke_is_one_seed_of_the_random_model(self, name: str) -> None:

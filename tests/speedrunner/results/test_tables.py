@@ -8,7 +8,7 @@ import pytest
 from pandas import Series
 
 from speedrunner.config.condition import ModelVariant
-from speedrunner.results.conditions import ASI, BABYAI, OURS, continue_in, group_runs
+from speedrunner.results.conditions import BABYAI, OURS, continue_in, group_runs
 from speedrunner.results.inference import (
     average_columns,
     bootstrap_seeds,
@@ -109,29 +109,6 @@ def test_what_the_wall_clock_ended_too_often_is_flagged() -> None:
     found = played(3)
     assert found["performance"].flagged == {0, 1}
     assert played(2)["performance"].flagged == frozenset()
-
-
-def pair(seed: int, with_cache: dict[str, float], without: dict[str, float]) -> tuple[RunResult, RunResult]:
-    """A run of two evaluations, and its last policy on a server without cache."""
-    run = summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [with_cache]))
-    model, start = ModelVariant("tiny-random", has_cache=False), continue_in(BABYAI, ASI)
-    again = summary(
-        "babyai", start, seed, checkpoint(0, [without]), model=model, start_from=run.path, rollouts=0
-    )
-    return run, again
-
-
-def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_that_have_both() -> None:
-    runs = [
-        *pair(0, {"uncached": 10.0, "cached": 90.0}, {"uncached": 100.0, "cached": 0.0}),
-        *pair(1, {"uncached": 30.0, "cached": 70.0}, {"uncached": 100.0, "cached": 0.0}),
-        pair(2, {"uncached": 999.0}, {})[0],
-    ]
-    rows = {row[3]: row for row in tables(*runs)["cache"].rows}
-    assert rows["uncached"][:4] == ("babyai", "asi", "tiny-random", "uncached")
-    assert rows["uncached"][4:] == (2, 20.0, 100.0, pytest.approx(0.2))
-    assert rows["cached"][4:] == (2, 80.0, 0.0, None)
-    assert set(rows) == {"score", "uncached", "cached", "output", "actor_usd"}
 
 
 def test_output_is_divided_by_react_s_of_the_same_actor_and_wording() -> None:
