@@ -35,7 +35,5 @@ async def test_its_answers_are_the_adapter_s_and_the_ledger_is_the_engine_s(tmp_
     base = msgspec.structs.replace(base, roles=msgspec.structs.replace(base.roles, actor=actor))
     adapter = write_adapter(tmp_path / "adapter", Path(bundled_folder("tiny")))
     adapted = msgspec.structs.replace(base, lora=str(adapter))
-    answers = [
-        await greedy_tokens(model_config, tmp_path / "server.log") for model_config in (base, base, adapted)
-    ]
-    assert answers[0] == answers[1] != answers[2]
+    answers = [await greedy_tokens(served, tmp_path / "server.log") for served in (base, adapted)]
+    assert answers[0] != answers[1]
