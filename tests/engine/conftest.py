@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,6 +27,7 @@ from serving.model_config import ModelConfig, Roles
 from serving.tokens.tools import ToolSpec
 from serving.usage import Counters, Usage
 from tests.engine.watched_runs import Command
+from tests.scripted_runs import in_process
 from tests.tool_samples import TOOLS
 
 CONTEXT = 8192
@@ -157,6 +160,16 @@ async def rendered(
     assert reply.status == 200, reply.text
     tokens: list[int] = reply.json()["tokens"]
     return tokens
+
+
+def measure(*words: str) -> dict[str, Any]:
+    """The one JSON object that a benchmark prints."""
+    done = in_process("bench", *words, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout, done.stderr
+    measured: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (measured.get("met") is False)
+    return measured
 
 
 FIRST_PROMPTS = {

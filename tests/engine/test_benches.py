@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from serving.model_configs import load_model_config
 from serving.usage import Counters
 from speedrunner.bench.probes import Counts, probe_tools
 from speedrunner.plain.plain_yaml import read_yaml_file
-from tests.engine.conftest import ShortModelConfig
+from tests.engine.conftest import ShortModelConfig, measure
 from tests.scripted_runs import in_process
 
 pytestmark = pytest.mark.slow
@@ -28,15 +27,6 @@ BLOCKS = 128
 """Blocks of a cache for about half of eight conversations."""
 
 RING = ("env=tests.odd_envs:Ring", "env.words=60", "method=react", "model=tiny-random", "run.rollouts=0")
-
-
-def measure(*words: str) -> dict[str, Any]:
-    """The one JSON object that a benchmark prints."""
-    done = in_process("bench", *words, "--json")
-    assert done.returncode in (0, 1), done.stderr
-    measured: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == (measured.get("met") is False)
-    return measured
 
 
 def figures(measured: dict[str, Any]) -> dict[str, float]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
+from msgspec import to_builtins
 
 from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
@@ -19,7 +22,8 @@ from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
-from tests.engine.conftest import check_first_prompts, play_side_by_side, thinking
+from tests.engine.conftest import check_first_prompts, measure, play_side_by_side, thinking
+from tests.scripted_runs import in_process
 from tests.tool_samples import TOOLS
 
 pytestmark = pytest.mark.slow
@@ -27,9 +31,12 @@ pytestmark = pytest.mark.slow
 MESSAGES = [{"role": "system", "content": "Call a tool."}]
 
 
-@pytest.fixture(scope="module")
-def model_config() -> ModelConfig:
-    return load_model_config("tiny-hybrid")
+@pytest.fixture(scope="module", params=[16, 1], ids=["unit 16", "unit 1"])
+def model_config(request: pytest.FixtureRequest) -> ModelConfig:
+    """The hybrid model, whose turns begin together, with each match unit that a GPU may get."""
+    model_config = load_model_config("tiny-hybrid").with_flags({"prefix-match-unit": request.param})
+    assert model_config.convoys == 12
+    return model_config
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +109,21 @@ async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
     engine = Engine(endpoint, model_config.name, Meter(lambda row: None, model_config.prices))
     await check_first_prompts(Model(thinking(model_config, budget), engine, tokenizer))
     await engine.close()
+
+
+def test_the_benches_find_no_shift_no_invalid_call_and_all_that_the_cache_can_give(
+    model_config: ModelConfig, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    file, run = tmp_path / "hybrid.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(to_builtins(model_config)))
+    served = (f"model.name={file}", f"serving.url={endpoint}")
+    episodes = ("run.rollouts=0", "run.test_episodes=3", "run.in_flight=3", f"run.dir={run}")
+    played = in_process("run", "env=tests.odd_envs:Ring", "env.words=60", "method=react", *served, *episodes)
+    assert (played.returncode, played.stderr) == (0, "")
+    trust = ("--trust", "tests.odd_envs:Ring", "--trust", str(file))
+    replayed = measure("replay", str(run), served[1], "--tokens", "40", *trust)
+    assert (replayed["same"], replayed["tokens"] >= 20, replayed["reused"] > 0) == (True, True, True)
+    assert measure("probe", "tools", *served, "--count", "26", "--in-flight", "26")["met"] is True
+    probed = measure("probe", "cache", *served, "--turns", "3")
+    assert probed["cache"]["match_unit"] == model_config.server.flags["prefix-match-unit"]
+    assert probed["requests"][-1]["expected"] == probed["requests"][-1]["reported"] > 0
