@@ -34,11 +34,10 @@ WORLD_SEEDS = range(100_000)
 ACTIONS = {
     "turn_left": "Turn left by 90 degrees, staying in the same cell.",
     "turn_right": "Turn right by 90 degrees, staying in the same cell.",
-    "go_forward": "Move into the cell in front of you, if it is empty or an open door.",
+    "go_forward": "Move into the cell in front of you, if nothing blocks it.",
     "pick_up": "Pick up the key, ball or box in the cell in front of you, if you carry nothing.",
     "drop": "Put what you carry into the cell in front of you, if that cell is empty.",
-    "toggle": "Open or close the door in front of you (a locked one only while you carry the key of its "
-    "color), or open the box in front of you, which destroys it.",
+    "toggle": "Open or close what is in front of you: a door, or a box.",
 }
 """The primitives in the order of MiniGrid's action numbers."""
 
@@ -57,6 +56,7 @@ class BabyAI(TextEnv):
 
     name = "babyai"
     limits = Limits(llm_calls=30, actions=128)  # the simulator counts them, too
+    ends = f"the mission was fulfilled, or its {limits.actions} steps were used up."
     skills_read = (
         "No primitive looks without acting. A skill knows the mission and its first view only from its "
         "arguments, and each later view from what a primitive returned."

@@ -71,6 +71,7 @@ class Crafter(TextEnv):
 
     name = "crafter"
     limits = Limits(llm_calls=2000, actions=2000)
+    ends = "the player died, which is a failure. The achievements unlocked until then count."
     goals = ACHIEVEMENTS
     skills_read = f"{READ}() returns to a skill, at any time, everything that the actor can see."
     memory_mb = 12  # 8 of them in use

@@ -81,6 +81,7 @@ class ScienceWorld(JavaEnv[Simulator]):
         "Primitives return only the parser's answer. The actor also reads a description of the place after "
         "each action; a skill gets it from look_around(), and the task from task_description()."
     )
+    ends = ""
     submits = True
     memory_mb = 540  # 480 of them for the Java process
     phrases = PHRASES

@@ -146,6 +146,8 @@ class TextEnv(ABC):
     skills_read: ClassVar[str] = ""
     """Describes what a skill can and cannot read of the world. It is for the skill's author, who already
     knows that the skill has its arguments and the results of primitives."""
+    ends: ClassVar[str] = "the environment ended the episode."
+    """How the environment ends an episode, for the roles that learn from it; empty if it never does."""
     goals: ClassVar[tuple[str, ...]] = ()
     """Goals that every episode has, whatever its task; empty if tasks have different goals."""
     submits: ClassVar[bool] = False

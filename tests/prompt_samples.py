@@ -36,6 +36,7 @@ from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import MethodState, Objectives, Retrieve, Rollout, programming
 from speedrunner.runs.local_model import LocalModel
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.history import History
 from speedrunner.store.records import (
     AgentRecord,
@@ -175,12 +176,12 @@ class Samples:
         with RunDirectory.open_for_writing(self.folder / "run") as run:
             run.write_config(f"env:\n  name: {self.env.name}\n")
             run.write_policy(Policy(version=0))
-            for number in range(2):
-                run.append_trajectory("train", 0, self._episode(number, solved=number == 1))
-            run.append_trajectory("train", 1, self._episode(2, solved=True))
-            overflow = self._episode(3, solved=False)
-            overflow.termination = Termination.CONTEXT_OVERFLOW
-            run.append_trajectory("train", 1, overflow)
+            played = [self._episode(number, solved=number in (1, 2)) for number in range(4)]
+            played[3].termination = Termination.CONTEXT_OVERFLOW
+            for number, episode in enumerate(played):
+                episode.policy = number // 2
+                run.append_trajectory("train", episode.policy, episode)
+                run.append_episode(summarize_episode(episode, "train", 0))
             run.write_sleep(_sleep())
             self.history = History(run.read())
             run.write_policy(Policy(version=1))
@@ -299,7 +300,7 @@ def _turn(messages: list[Message], node: CallNode) -> Turn:
 
 
 def _sleep() -> SleepRecord:
-    """A sleep of an inducer that was cut off by its context."""
+    """A sleep of an inducer that its context cut off."""
     return SleepRecord(
         sleep=1,
         rollouts=2,

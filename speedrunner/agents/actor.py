@@ -65,7 +65,6 @@ class ActorSpec:
         notes: lessons from earlier episodes, at the end of the system prompt under a heading.
         instructions: how to act, for the system prompt, if this differs from single tool calls.
         reference: what the first user message says before the task.
-        runs_skills: whether the method has skills that run in the world; its first library can be empty.
         tools: what it may call; `None`: primitives and public skills. A method that names other tools runs
             them itself, see `speedrunner.methods.Method.play`.
         role: the role with the sampling, budgets and model to use; see `ModelConfig.role`.
@@ -77,7 +76,6 @@ class ActorSpec:
     role: str = "actor"
     instructions: str = ""
     reference: str = ""
-    runs_skills: bool = True
 
     def list_tools(self, env: TextEnv) -> list[ToolSpec]:
         """Return the tools that the actor may call: primitives, public skills, and `submit_answer` if the
@@ -95,7 +93,6 @@ class ActorSpec:
             description=env.description,
             limits=env.limits,
             has_skills=self.tools is None and bool(self.library.public),
-            runs_skills=self.runs_skills,
             submits=env.submits,
             instructions=self.instructions,
             notes=self.notes,

@@ -16,8 +16,11 @@ Json = dict[str, Any]
 TASK_CHARS = 200
 """Characters of a task that a headline shows."""
 
-SUMMARY_CHARS, REFUSALS_SHOWN = 300, 3
-"""Characters of each line about an earlier sleep; number of refused edits shown, the last ones."""
+SUMMARY_CHARS = 300
+"""Characters of each line about an earlier sleep."""
+
+ENDED = "[this call ended the episode]"
+"""Follows the call after which the environment had ended the episode."""
 
 ENDED = "[this call ended the episode]"
 """Follows the call after which the environment had ended the episode."""
@@ -128,15 +131,14 @@ def summarize_sleep(record: Json) -> Json:
 
 def summary_lines(record: Json) -> Iterator[str]:
     """Yield the same summary in a few lines, each cut to `SUMMARY_CHARS`."""
-    told = summarize_sleep(record)
-    yield f"sleep {told['sleep']}: {', '.join(told['accepted']) or 'no accepted edits'}"[:SUMMARY_CHARS]
-    if told["summary"]:
-        yield f"  summary: {' '.join(told['summary'].split())}"[:SUMMARY_CHARS]
-    if told["error"]:
-        yield f"  problem: {told['error']}"[:SUMMARY_CHARS]
-    for edit in told["refused"][-REFUSALS_SHOWN:]:
-        error = " ".join(edit["error"].split())
-        yield f"  refused: {edit['action']} {edit['name']}: {error}"[:SUMMARY_CHARS]
+    summary = summarize_sleep(record)
+    refused = f" ({len(summary['refused'])} refused)" if summary["refused"] else ""
+    changes = f"sleep {summary['sleep']}: {', '.join(summary['accepted']) or 'no changes'}"
+    yield changes[: SUMMARY_CHARS - len(refused)] + refused
+    if summary["summary"]:
+        yield f"  you wrote: {' '.join(summary['summary'].split())}"[:SUMMARY_CHARS]
+    if summary["error"]:
+        yield f"  problem: {summary['error']}"[:SUMMARY_CHARS]
 
 
 def call_lines(call: Json, indent: int = 0, ending: Json | None = None) -> Iterator[str]:

@@ -145,6 +145,16 @@ def _describe_end(trajectory: Trajectory) -> str:
     }.get(trajectory.termination, f"Ended by {trajectory.termination}")
 
 
+def describe_skill_calls(turns: list[Turn]) -> str:
+    """Return how often the actor called each skill, and how many of these calls failed; "" without any."""
+    made = [turn.executed for turn in turns if turn.executed is not None and turn.executed.kind == "skill"]
+    counts = []
+    for name in dict.fromkeys(call.name for call in made):
+        failures = [call.failed for call in made if call.name == name]
+        counts.append(f"{name} x{len(failures)}" + f" ({sum(failures)} failed)" * any(failures))
+    return f"skills: {', '.join(counts)}" if counts else ""
+
+
 def describe_loop(turns: list[Turn]) -> str:
     """Return the loop of equal calls that an episode ends with, "" if there is none."""
     latest_first = list_exchanges(turns)[::-1]

@@ -13,7 +13,8 @@ from serving.tokens.tools import NESTING_LIMIT, ToolSpec
 from speedrunner.library.definition import text_of
 from speedrunner.library.rules import SHOWN_CHARS, Problem
 
-SUPPORTED = "str, int, float, bool, Literal[...], list[...] and TypedDict classes"
+CLASS_TYPES = ", TypedDict classes"
+SUPPORTED = f"str, int, float, bool, Literal[...], list[...]{CLASS_TYPES}"
 """Types of parameters; `serving.tokens.tools` makes a JSON schema of each."""
 
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}

@@ -58,8 +58,13 @@ class Playbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
-        """Return the playbook as every role reads it; empty without items."""
-        return render(__package__, "ace/playbook", items=self.items) if self.items else ""
+        """Return the playbook as the actor and the reflector read it; empty without items."""
+        return render(__package__, "ace/playbook", items=self.items, counted=False) if self.items else ""
+
+    @property
+    def counted_text(self) -> str:
+        """Return the playbook with its counters, as the curator reads it; empty without items."""
+        return render(__package__, "ace/playbook", items=self.items, counted=True) if self.items else ""
 
     def count(self, helpful: list[int], harmful: list[int]) -> Playbook:
         """Return it with the counters of these items increased by one episode."""
@@ -117,7 +122,7 @@ class ACE(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives and the playbook."""
-        return ActorSpec(Library(env.primitives), decode_playbook(policy).text, runs_skills=False)
+        return ActorSpec(Library(env.primitives), decode_playbook(policy).text)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the reflector and the curator work on one episode of the batch after another.
@@ -182,8 +187,15 @@ class ACE(Method):
             """Add new items to the playbook. The list can be empty."""
             return change_playbook([], add)
 
-        inputs = {"playbook": playbook.text, "lessons": lessons, "used": count(playbook.text), "most": most}
-        await self._ask("curator", add_items if self.add_only else change_playbook, tools, **inputs)
+        await self._ask(
+            "curator",
+            add_items if self.add_only else change_playbook,
+            tools,
+            playbook=playbook.counted_text,
+            lessons=lessons,
+            used=count(playbook.text),
+            most=most,
+        )
         return changed
 
     async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: Any) -> None:

@@ -214,7 +214,11 @@ class ASI(Method):
             "asi/system",
             world=world(tools.env),
             episodes=describe_episodes(tools.env, tools.limits),
-            rules=skill_rules(tools.env, tools.model.model_config.role("inducer").string_tokens),
+            rules=skill_rules(
+                tools.env,
+                tools.model.model_config.role("inducer").string_tokens,
+                classes=self.style != "original",
+            ),
             example=skill_example(),
             original=self.style == "original",
             bounds=(MOST_LINES, LEAST_CALLS, MOST_CALLS),

@@ -43,7 +43,7 @@ class OPO(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives and the notes."""
-        return ActorSpec(Library(env.primitives), policy.notes, runs_skills=False)
+        return ActorSpec(Library(env.primitives), policy.notes)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the optimizer read the batch's episodes and rewrite the notes.

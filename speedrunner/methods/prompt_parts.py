@@ -7,8 +7,9 @@ from typing import Any
 from envs import TextEnv
 from speedrunner.agents.actor import SUBMIT_ANSWER, EpisodeLimits
 from speedrunner.agents.rendering import render
+from speedrunner.library.checks import CLASS_LIMIT
 from speedrunner.library.rules import ALLOWED_MODULES
-from speedrunner.library.signature import SUPPORTED
+from speedrunner.library.signature import CLASS_TYPES, SUPPORTED
 
 
 def quote_description(env: TextEnv) -> str:
@@ -49,7 +50,12 @@ def prose_system(template: str, env: TextEnv, limits: EpisodeLimits, **inputs: A
 
 
 def skill_rules(
-    env: TextEnv, string_tokens: int | None = None, *, program: bool = False, documents: bool = False
+    env: TextEnv,
+    string_tokens: int | None = None,
+    *,
+    program: bool = False,
+    documents: bool = False,
+    classes: bool = True,
 ) -> str:
     """Return the rules for skills, and the abilities of a skill.
 
@@ -57,17 +63,20 @@ def skill_rules(
         string_tokens: maximum tokens of one source, which the text states.
         program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
         documents: the actor reads skills and cannot call them; see `speedrunner.methods.skill_folder`.
+        classes: whether a source may define classes.
     """
     modules = sorted(ALLOWED_MODULES)
     return render(
         __package__,
         "rules",
         env=env,
-        types=SUPPORTED,
+        types=SUPPORTED if classes else SUPPORTED.replace(CLASS_TYPES, ""),
         modules=modules,
         string_tokens=string_tokens,
         program=program,
         documents=documents,
+        classes=classes,
+        class_chars=f"{CLASS_LIMIT:,}",
     )
 
 

@@ -23,7 +23,7 @@ class ReAct(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives only."""
-        return ActorSpec(Library(env.primitives), runs_skills=False)
+        return ActorSpec(Library(env.primitives))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Change nothing."""

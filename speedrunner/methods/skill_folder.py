@@ -43,13 +43,12 @@ class SkillFolder(SpeedRunner):
         """Return an actor with the primitives, a list of the public skills, and a tool that reads them."""
         library = super().agent(policy, task, env, training=training).library
         if not library.public:
-            return ActorSpec(library, runs_skills=False)
+            return ActorSpec(library)
         skills = [library.entry(skill.name) for skill in library.public]
         return ActorSpec(
             library,
             tools=(*Library(env.primitives).tools(), *Toolbox([make_reader(library)]).specs),
             instructions=render("speedrunner.methods", "skill_folder/instructions", skills=skills),
-            runs_skills=False,
         )
 
     async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:

@@ -117,6 +117,19 @@ class History:
         records = (record for part in self.parts for record in self._sleeps(part))
         return [record for record in records if record.sleep < before]
 
+    def means(self, batch: int) -> tuple[float, float] | None:
+        """Return the mean score and LLM calls of a batch's scored episodes; `None` without any."""
+        rows = [
+            row
+            for part in self.parts
+            for row in part.run.rows
+            if row.phase == "train" and row.policy + part.shift == batch and row.score is not None
+        ]
+        if not rows:
+            return None
+        scores = [row.score for row in rows if row.score is not None]
+        return sum(scores) / len(rows), sum(row.llm_calls for row in rows) / len(rows)
+
     def count(self) -> int:
         """Return the number of finished training episodes, without decoding their texts."""
         return sum(part.run.count("train") for part in self.parts)

@@ -114,7 +114,12 @@ def test_the_page_shows_rows_of_the_table() -> None:
     ("name", "words"),
     [
         ("babyai/inducer", "rename_skill"),
-        ("babyai/inducer", "Make main functions public and helper functions private."),
+        ("babyai/inducer", "Make main functions public and helper functions private"),
+        ("babyai/inducer", "- Write skills that solve tasks."),
+        ("babyai/inducer", "- Keep the library small.\n"),
+        ("babyai/inducer", "What a skill stores in a constant lasts until the episode ends."),
+        ("babyai/actor", "Open or close what is in front of you: a door, or a box."),
+        ("babyai/ace_curator", "- [1] (helped 3, harmed 1) Look around"),
         ("babyai/inducer", '"name":"execute_code"'),
         ("babyai/inducer_asi_style", "The library should contain the behavior that was observed"),
         ("babyai/inducer_skill_folder", "returns no row now, since no skill runs"),

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import msgspec
 
 from speedrunner.agents.reading import opening, summary_lines, turns
-from speedrunner.agents.texts import describe_loop
+from speedrunner.agents.texts import describe_loop, describe_skill_calls
 from speedrunner.config.schema import AtLeastOne
 from speedrunner.methods import (
     ActorSpec,
@@ -169,10 +169,7 @@ class SpeedRunner(Method):
             __package__,
             "user",
             sleep=tools.sleep,
-            batch=[
-                "; ".join(filter(None, (headline(msgspec.to_builtins(played)), describe_loop(played.turns))))
-                for played in batch
-            ],
+            batch=[_describe_episode(played) for played in batch],
             history=history.count(),
             earlier_runs=history.earlier,
             environment=history.environment,
@@ -182,7 +179,7 @@ class SpeedRunner(Method):
             earlier=[
                 line
                 for record in history.sleeps(tools.sleep)[-SLEEPS_SHOWN:]
-                for line in summary_lines(msgspec.to_builtins(record))
+                for line in (*summary_lines(msgspec.to_builtins(record)), *_effect(record.sleep, history))
             ],
             library=library,
             source=source if tools.model.count_tokens(source) <= most else "",
@@ -202,6 +199,22 @@ class SpeedRunner(Method):
             msgspec.structs.replace(skill, public=library.can_be_tool(skill.name)) for skill in policy.skills
         )
         return msgspec.structs.replace(policy, skills=skills)
+
+
+def _describe_episode(played: Trajectory) -> str:
+    parts = headline(msgspec.to_builtins(played)), describe_skill_calls(played.turns)
+    return "; ".join(filter(None, (*parts, describe_loop(played.turns))))
+
+
+def _effect(sleep: int, history: History) -> list[str]:
+    """Return the line on the batches before and after a sleep; none without scored episodes in both."""
+    before, after = history.means(sleep - 1), history.means(sleep)
+    if before is None or after is None:
+        return []
+    return [
+        f"  batches before and after: mean score {before[0]:.2f} and {after[0]:.2f},"
+        f" LLM calls an episode {before[1]:.1f} and {after[1]:.1f}"
+    ]
 
 
 class ShownEpisodes(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from envs import Outcome
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.agents.texts import describe_failure, find_first_error
+from speedrunner.agents.texts import describe_failure, describe_skill_calls, find_first_error
 from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
 from tests.golden_tables import Golden, table
 from tests.speedrunner.run_samples import trajectory
@@ -71,6 +71,17 @@ def test_a_failure_is_told_by_its_end_and_its_first_error_or_its_loop(golden: Go
 )
 def test_equal_calls_are_no_loop_if_they_are_few_or_end_or_give_other_results(turns: list[Turn]) -> None:
     assert "repeated" not in describe_failure(failed(*turns))
+
+
+def test_skills_are_counted_with_their_failures_which_the_end_of_an_episode_is_not() -> None:
+    errors = None, "ValueError: no door", "EpisodeEnded: stopped", "ActionLimitReached: stopped", None
+    nodes = [
+        CallNode("fetch", "skill", {}, error=error, calls=[CallNode("_go", "skill", {})]) for error in errors
+    ]
+    nodes[-1] = CallNode("walk", "skill", {}, error="CallActionLimitReached: stopped")
+    turns = [Turn([], "", Usage(), 0.1, executed=node) for node in nodes]
+    assert describe_skill_calls([*STEPS, *turns]) == "skills: fetch x4 (1 failed), walk x1 (1 failed)"
+    assert describe_skill_calls([*STEPS, WITHOUT]) == ""
 
 
 def test_actions_that_return_nothing_are_no_loop() -> None:

@@ -77,13 +77,15 @@ async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
         file.write_text(file.read_text().replace("100000", str(contexts[1])))
         await run.play("method=ace", f"model.inducer_name={file}")
     check_whole(run)
-    texts = [run.data.policies.load(version).notes.split("\n\n")[1:] for version in range(3)]
-    first = "Facts:\n- [1] (helped 0, harmed 0) Walk.\n- [2] (helped 0, harmed 0) Fly."
-    second = [
-        "Facts:\n- [1] (helped 2, harmed 0) Walk.",
-        "Mistakes to avoid:\n- [3] (helped 0, harmed 0) Look.",
+    texts = [run.data.policies.load(version).notes.split("\n\n") for version in range(3)]
+    first, second = "Facts:\n- [1] Walk.\n- [2] Fly.", "Facts:\n- [1] Walk."
+    assert texts == [[""], [first], [second, "Mistakes to avoid:\n- [3] Look."]]
+    counted = [decode_playbook(run.data.policies.load(version)).counted_text for version in range(3)]
+    assert "- [1] (helped 2, harmed 0) Walk." in counted[2]
+    assert [sleep.changed for sleep in run.data.sleeps] == [
+        "playbook items: 2 added, 0 removed",
+        "playbook items: 1 added, 1 removed",
     ]
-    assert texts == [[], [first], second]
     roles = [[agent.role for agent in sleep.agents] for sleep in run.data.sleeps]
     assert roles == [["reflector", "curator"] * 2] * 2
     reports, changes = (
@@ -94,5 +96,7 @@ async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
     assert "walk(steps=9) -> You are at the flag." in reports[0].task
     assert any("the playbook has no item 9" in each.messages[-1][1] for each in reports)
     assert any("it can have at most 1,500" in each.messages[-1][1] for each in changes)
+    assert any("- [1] (helped 1, harmed 0) Walk." in each.task for each in changes)  # only the curator counts
+    assert not any("helped" in each.task for each in reports)
     held_out = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools]
     assert sorted("Walk." in each.system for each in held_out) == [False, True, True]

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from envs import Outcome
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.history import History, copy_history
-from speedrunner.store.records import Policy
+from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import sleep, trajectory
@@ -40,6 +42,19 @@ class TestTheHistoryOfOneRun:
         assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
         assert {each.policy for each in history.batch(1)} == {1}
         assert (history.earlier, history.environment) == ([], "")
+
+    def test_has_the_means_of_a_batch_s_scored_episodes(self, tmp_path: Path) -> None:
+        run = make_run(tmp_path / "run", 3)
+        lost = trajectory("train/0004", policy=1, termination=Termination.ENGINE_ERROR, outcome=None)
+        half = trajectory("train/0005", policy=1, turns=[], outcome=Outcome(0.5, False, {}))
+        with RunDirectory.open_for_writing(run.path) as directory:
+            for episode in (*run.trajectories(), *run.evaluations(), lost, half):
+                phase = "train" if episode.episode.startswith("train") else "test"
+                directory.append_episode(summarize_episode(episode, phase, 0))
+        calls = len(trajectory("train/0000").turns)
+        history = History(load(run.path))
+        assert (history.means(0), history.means(2)) == ((1.0, calls), None)
+        assert history.means(1) == pytest.approx((2.5 / 3, 2 * calls / 3))
 
 
 class TestWhatIsSeenOfAnOutcome:
