@@ -30,6 +30,7 @@ from speedrunner.methods.ace import ACE, Item, Playbook, decode_playbook
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
+from speedrunner.methods.prose import Prose
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.skill_folder import SkillFolder
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
@@ -369,6 +370,7 @@ def _prompts_of_inducers(made: Samples) -> dict[str, Prompt]:
         "inducer_no_interpreter_carried_history": made.inducing(12, carried=True, interpreter="off"),
         "inducer_detail": made.inducing(12, sees="detail"),
         "inducer_all_public": made.inducing(12, visibility="all_public"),
+        "inducer_prose": made.inducing(0, kind=Prose),
         "inducer_skill_folder": made.inducing(12, kind=SkillFolder),
         "inducer_skill_folder_no_interpreter": made.inducing(12, kind=SkillFolder, interpreter="off"),
     }

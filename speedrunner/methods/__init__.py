@@ -25,6 +25,7 @@ from speedrunner.methods.method_base import (
     newest_batch,
 )
 from speedrunner.methods.prompt_parts import (
+    actor_world,
     describe_episodes,
     primitives,
     prose_system,

@@ -12,6 +12,7 @@ METHODS = {
     "asi": "speedrunner.methods.asi:ASI",
     "asi_replay": "speedrunner.methods.asi:ASIReplay",
     "opo": "speedrunner.methods.opo:OPO",
+    "prose": "speedrunner.methods.prose:Prose",
     "react": "speedrunner.methods.react:ReAct",
     "skill_folder": "speedrunner.methods.skill_folder:SkillFolder",
     "speedrunner": "speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner",

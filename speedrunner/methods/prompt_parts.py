@@ -27,6 +27,13 @@ def world(env: TextEnv) -> str:
     return render(__package__, "world", env=env)
 
 
+def actor_world(env: TextEnv) -> str:
+    """Return an environment's quoted description and the actor's tools, for an author of prose."""
+    return render(
+        __package__, "actor_world", env=env, submit=SUBMIT_ANSWER, description=quote_description(env)
+    )
+
+
 def describe_episodes(env: TextEnv, limits: EpisodeLimits) -> str:
     """Return the limits of an episode, and the reasons for which it can end."""
     return render(__package__, "episodes", env=env, limits=limits, seconds=f"{limits.wall_s:g}")

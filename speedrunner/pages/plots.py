@@ -66,6 +66,7 @@ LOOKS: dict[Treatment | None, Look] = {
     ASI_REPLAY: Look("#b5528f", _LONG, "P"),
     VOYAGER: Look("#086658", _LONG_DOT, "^"),
     Treatment(Choice("ace")): Look("#662100", _SHORT, "v"),
+    Treatment(Choice("prose")): Look("#6b5b00", _DASHED, "h"),
     Treatment(Choice("skill_folder")): Look("#9800e5", _TWO_DOTS, "p"),
     OURS: Look("#10306f", "-", "*"),
     OFF: Look("#c44e00", _DASHED, "X"),

@@ -27,7 +27,7 @@ from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
 from speedrunner.methods import ace, asi, method_base
 from speedrunner.methods.method_registry import METHODS, make
-from speedrunner.methods.speedrunner import speedrunner_method
+from speedrunner.methods.speedrunner import inducer, speedrunner_method
 from speedrunner.methods.voyager import rollout
 from speedrunner.results import libraries, means, paper
 from speedrunner.results.claims import Claim, list_claims
@@ -150,7 +150,7 @@ def test_section_3() -> None:
         assert (initial.skills, initial.version) == ((), 0)
     assert trained_tasks() == BABYAI.splits().train
     assert CRAFTER.splits() != CRAFTER.splits(seed=1)
-    session = read("speedrunner/methods/speedrunner/prompts/session.jinja")
+    session = read("tests/golden/prompts/babyai/inducer_listed_skills.txt")
     assert "policy (the library version that it was played with)" in session
     assert "library_source(version)" in session
     assert "load_trajectories(batch=None, policy=None): return recorded episodes" in session
@@ -159,7 +159,7 @@ def test_section_3() -> None:
     assert shown == [True, False]
     assert method_options("speedrunner")["code_wall_s"] == 60.0
     assert speedrunner_method.SOURCE_TOKENS == 15_000
-    assert speedrunner_method.SLEEPS_SHOWN == 5
+    assert inducer.SLEEPS_SHOWN == 5
     assert in_paper("env=crafter").env.options["description"] == "paper"
     assert in_paper().run.reply_chars == 4000
     assert (rules.MODULE_BYTES, rules.SOURCE_LIMIT) == (1_250_000, 20_000)

@@ -18,7 +18,8 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
 from speedrunner.methods import headline, trajectory_text
 from speedrunner.methods.method_base import SleepTools
-from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, select_episodes
+from speedrunner.methods.speedrunner.inducer import select_episodes
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.store.history import History
 from speedrunner.store.records import Labels, Policy, Skill, Termination
 from speedrunner.store.rundir import RunDirectory

@@ -1,0 +1,240 @@
+"""An agent that works between batches: it reads the stored trajectories, with a code interpreter or as text,
+and changes what the actor has learned.
+
+Annotations are evaluated here, without `from __future__ import annotations`: subclasses inherit the options,
+and texts would be read with the names of their modules.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from speedrunner.agents.reading import opening, summary_lines, turns
+from speedrunner.agents.texts import describe_loop, describe_skill_calls
+from speedrunner.config.schema import AtLeastOne
+from speedrunner.methods import (
+    History,
+    Library,
+    Message,
+    Method,
+    Sees,
+    SleepTools,
+    Termination,
+    Tool,
+    Toolbox,
+    Trajectory,
+    describe_episodes,
+    headline,
+    render,
+    trajectory_text,
+)
+from speedrunner.methods.speedrunner.interpreter import Interpreter
+
+READING_SHARE = 0.5
+"""Share of the model's context for trajectories if there is no code interpreter."""
+
+SLEEPS_SHOWN = 5
+"""Number of latest sleeps that the prompt summarizes."""
+
+
+@dataclass(kw_only=True)
+class Inducer(Method):
+    """A method whose sleep is the work of one agent on the recorded trajectories.
+
+    Attributes:
+        inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
+        output_chars: maximum output of one piece of the inducer's code, in characters.
+        code_wall_s: maximum seconds for one piece of the inducer's code.
+        on_limit: whether the changes are adopted or discarded when calls, context or time are used up.
+        interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
+        sees: what the inducer sees of an outcome.
+    """
+
+    inducer_calls: AtLeastOne = 100
+    output_chars: AtLeastOne = 8000
+    code_wall_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    on_limit: Literal["adopt", "discard"] = "adopt"
+    interpreter: Literal["on", "off"] = "on"
+    sees: Sees = "score"
+
+    @property
+    def sleep_calls(self) -> int:
+        """Return the inducer's requests."""
+        return self.inducer_calls
+
+    async def work(
+        self,
+        messages: list[Message],
+        offered: Sequence[Tool],
+        finish: Tool,
+        history: History,
+        tools: SleepTools,
+        draft: Callable[[], Library],
+    ) -> bool:
+        """Let the inducer work with these tools and its interpreter. Return whether its changes count.
+
+        Args:
+            draft: returns the library that the interpreter can import.
+
+        Raises:
+            ServingError: the engine failed.
+            SandboxError: the inducer's code cannot be run here.
+        """
+        calls = tools.calls("inducer", self.inducer_calls)
+        async with AsyncExitStack() as stack:
+            if self.interpreter == "on":
+                interpreter = Interpreter(
+                    tools.sandbox,
+                    await asyncio.to_thread(stack.enter_context, history.files()),  # copies may be large
+                    tools.env.primitives,
+                    draft,
+                    output_chars=self.output_chars,
+                    wall_s=self.code_wall_s,
+                )
+                offered = [(await stack.enter_async_context(interpreter)).execute_code, *offered]
+            termination = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
+        if termination is not Termination.SUBMITTED and self.on_limit == "discard":
+            tools.error = tools.error or f"the inducer used up its {calls} calls"
+            tools.take_back(tools.error)
+            return False
+        if tools.error is not None:
+            tools.error += "; the edits accepted before that are kept"
+        return True
+
+    def system_message(
+        self, template: str, history: History, tools: SleepTools, wording: int, **learned: Any
+    ) -> Message:
+        """Return the instructions from a template.
+
+        Args:
+            learned: what the template needs besides the episodes and the session.
+        """
+        text = render(
+            __package__,
+            template,
+            wording,
+            episodes=describe_episodes(tools.env, tools.limits),
+            interpreter=self.interpreter == "on",
+            memory_mb=tools.sandbox.memory_mb,
+            wall_s=f"{self.code_wall_s:g}",
+            output_chars=self.output_chars,
+            sees=self.sees,
+            earlier=history.earlier,
+            **learned,
+        )
+        return Message("system", text)
+
+    def user_message(self, template: str, history: History, tools: SleepTools, **learned: Any) -> Message:
+        """Return the inputs of one sleep from a template.
+
+        Args:
+            learned: what the template needs besides the episodes, the earlier sleeps and the budget.
+        """
+        batch, model = history.batch(history.batches()[-1]), tools.model
+        context, shown = model.model_config.context, ShownEpisodes([], [], 1.0)
+        if self.interpreter == "off":
+            shown = select_episodes(batch, int(context * READING_SHARE), model.count_tokens)
+            tools.shown = round(shown.share, 4)
+        text = render(
+            __package__,
+            template,
+            sleep=tools.sleep,
+            batch=[_describe_episode(played) for played in batch],
+            history=history.count(),
+            earlier_runs=history.earlier,
+            environment=history.environment,
+            interpreter=self.interpreter == "on",
+            texts=shown.texts,
+            left_out=shown.left_out,
+            earlier=[
+                line
+                for record in history.sleeps(tools.sleep)[-SLEEPS_SHOWN:]
+                for line in (*summary_lines(msgspec.to_builtins(record)), *_effect(record.sleep, history))
+            ],
+            calls=tools.calls("inducer", self.inducer_calls),
+            context=context,
+            discards=self.on_limit == "discard",
+            **learned,
+        )
+        return Message("user", text)
+
+
+def _describe_episode(played: Trajectory) -> str:
+    parts = headline(msgspec.to_builtins(played)), describe_skill_calls(played.turns)
+    return "; ".join(filter(None, (*parts, describe_loop(played.turns))))
+
+
+def _effect(sleep: int, history: History) -> list[str]:
+    """Return the line on the batches before and after a sleep; none without scored episodes in both."""
+    before, after = history.means(sleep - 1), history.means(sleep)
+    if before is None or after is None:
+        return []
+    return [
+        f"  batches before and after: mean score {before[0]:.2f} and {after[0]:.2f},"
+        f" LLM calls an episode {before[1]:.1f} and {after[1]:.1f}"
+    ]
+
+
+class ShownEpisodes(NamedTuple):
+    """A batch as the prompt of an inducer without a code interpreter shows it (paper, section 6.1).
+
+    Attributes:
+        texts: episodes with all or some of their turns, oldest first.
+        left_out: headlines of episodes without room for their first and last turn.
+        share: tokens of `texts` as a share of those of all whole episodes.
+    """
+
+    texts: list[str]
+    left_out: list[str]
+    share: float
+
+
+def select_episodes(
+    batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
+) -> ShownEpisodes:
+    """Fit a batch into a room: whole if possible, else with the middle of its longest episodes left out.
+
+    Each episode gets an equal share of the room; shorter episodes leave the rest of theirs to the others.
+    """
+    wholes = [trajectory_text(episode) for episode in batch]
+    tokens = [count_tokens(text) for text in wholes]
+    rooms = dict(enumerate(tokens))
+    left = room_tokens
+    for position, place in enumerate(sorted(rooms, key=rooms.__getitem__)):
+        rooms[place] = min(tokens[place], left // (len(batch) - position))
+        left -= rooms[place]
+    texts, left_out = [], []
+    for place, (episode, whole) in enumerate(zip(batch, wholes, strict=True)):
+        fits = tokens[place] <= rooms[place]
+        text = whole if fits else _leave_out_middle(episode, rooms[place], count_tokens)
+        if text:
+            texts.append(text)
+        else:
+            left_out.append(headline(msgspec.to_builtins(episode)))
+    return ShownEpisodes(texts, left_out, sum(map(count_tokens, texts)) / max(sum(tokens), 1))
+
+
+def _leave_out_middle(episode: Trajectory, room_tokens: int, count_tokens: Callable[[str], int]) -> str:
+    """Return an episode with as many of its first and last turns as fit; "" if one of each does not fit."""
+    plain = msgspec.to_builtins(episode)
+    head = f"{headline(plain, has_task=False)}\n{opening(plain)}"
+    written = ["\n".join(lines) for lines in turns(plain)]
+
+    def text(first: int, last: int) -> str:
+        gap = f"[turns {first + 1} to {len(written) - last} are left out here]"
+        return "\n".join([head, *written[:first], gap, *written[len(written) - last :]])
+
+    sizes = [count_tokens(f"{turn}\n") for turn in written]
+    shown, used = [0, 0], count_tokens(text(0, 0))
+    while sum(shown) < len(written) - 1:
+        side = sum(shown) % 2
+        size = sizes[len(written) - 1 - shown[1] if side else shown[0]]
+        if used + size > room_tokens:
+            break
+        used += size
+        shown[side] += 1
+    return text(*shown) if min(shown) else ""
