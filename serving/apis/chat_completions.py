@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import msgspec
@@ -25,7 +26,8 @@ class _Refusal(msgspec.Struct, tag="refusal"):
 
 class _Function(msgspec.Struct):
     name: str
-    arguments: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    """JSON as text; some gateways give the object."""
 
 
 class _Call(msgspec.Struct):
@@ -67,7 +69,7 @@ class ChatCompletion(MessageAnswer):
         said = msgspec.convert(message, _Message)
         text, thoughts = _read_content(said.content)
         calls = [
-            WrittenCall(call.id or f"call_{turn}_{n}", call.function.name, call.function.arguments or "")
+            WrittenCall(call.id or f"call_{turn}_{n}", call.function.name, _write(call.function.arguments))
             for n, call in enumerate(said.tool_calls or [])
         ]
         echo = {"role": "assistant", "content": message.get("content") or ""}
@@ -120,3 +122,8 @@ class ChatConversation(MessageConversation):
     def reply_to(self, call_id: str, text: str) -> Item:
         """See `MessageConversation`."""
         return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _write(arguments: str | dict[str, Any] | None) -> str:
+    """Return arguments as JSON text, empty without any."""
+    return arguments or "" if not isinstance(arguments, dict) else json.dumps(arguments)

@@ -122,7 +122,7 @@ class HttpClient:
                 method, self._root + path, data=body, headers=headers, allow_redirects=False
             ) as response:
                 whole = self._hide_key(await read_content(response, most_bytes))
-                reason = self._hide_key((response.reason or "").encode()).decode()
+                reason = self._hide_key((response.reason or "").encode(errors="replace")).decode()
                 return HttpResponse(response.status, whole, reason, response.headers)
         except aiohttp.ClientConnectorError as error:
             raise Refused(error.os_error.strerror or str(error.os_error)) from error

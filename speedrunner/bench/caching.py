@@ -27,7 +27,7 @@ from serving.engine.one_try import TokenCompletion
 from serving.errors import ContextOverflow
 from serving.model import Model
 from serving.usage import Usage
-from speedrunner.bench.engine import completions_api, open_engine
+from speedrunner.bench.engine import cache_of, completions_api, open_engine
 from speedrunner.bench.forced_answers import force_answers, open_conversation
 from speedrunner.bench.measurement import MeasuredTable, Measurement
 from speedrunner.bench.token_units import TokenMeter
@@ -104,8 +104,12 @@ async def measure_caching(
         open_engine(model_config, setup.config, status) as deployment,
         deployment.client(lambda row: None) as model,
     ):
+        if not cache_of(deployment).enable_prefix_caching:
+            raise InvalidConfig(
+                f"the server of {model_config.name!r} has no prefix cache: nothing to compare"
+            )
         meter = TokenMeter(deployment, model)
-        for block in blocks:
+        for block in (block for block in blocks if block.in_flight == levels[-1]):
             status(f"first pass of {block.run.path.name}, rollout {block.checkpoint}")
             await _play(model, block, "warm")  # compiles the grammars
         for round_ in range(rounds):
@@ -144,6 +148,10 @@ def _list_blocks(run: RunData, setup: Setup, levels: Sequence[int]) -> Iterator[
             for played in run.evaluations(checkpoint)
         ]
         played = [episode for episode in episodes if episode.turns and not episode.termination.is_fault]
+        if not played or len(episodes) < run.settings.run.test_episodes:
+            raise InvalidConfig(
+                f"{run.path} has no whole evaluation at {checkpoint} rollouts: finish the run first"
+            )
         yield from (Block(run, setup, checkpoint, level, played) for level in levels)
 
 
@@ -196,7 +204,7 @@ async def _measure(meter: TokenMeter, model: Model, block: Block, treatment: Tre
     spent = await meter.spend(work)
     condition, count = identify_condition(block.run.settings).by_column, len(block.episodes)
     return BlockCost(
-        run=block.run.path.name,
+        run=str(block.run.path),
         environment=condition["env"],
         method=condition["method"],
         checkpoint=block.checkpoint,
@@ -207,7 +215,7 @@ async def _measure(meter: TokenMeter, model: Model, block: Block, treatment: Tre
         seconds=spent.seconds / count,
         joules=None if spent.joules is None else spent.joules / count,
         first_token_ms=fmean(played[0].first_token_ms) if played[0].first_token_ms else None,
-        cached_share=spent.used.cached / spent.used.prompt,
+        cached_share=spent.used.cached / max(spent.used.prompt, 1),
         disturbed=spent.disturbed,
     )
 
@@ -276,7 +284,9 @@ def _run_savings(costs: Sequence[BlockCost]) -> tuple[float, float] | None:
     for cost in costs:
         seconds.setdefault((cost.checkpoint, cost.treatment), []).append(cost.seconds)
     points = sorted({checkpoint for checkpoint, _ in seconds})
-    if any((point, treatment) not in seconds for point in points for treatment in ("warm", "none")):
+    if len(points) < 2 or any(
+        (point, treatment) not in seconds for point in points for treatment in ("warm", "none")
+    ):
         return None
     first, last = (
         1 - fmean(seconds[point, "warm"]) / fmean(seconds[point, "none"]) for point in (points[0], points[-1])

@@ -9,7 +9,7 @@ from pathlib import Path
 from speedrunner.cli.output import say, say_json
 from speedrunner.cluster import submit as submission
 from speedrunner.cluster.cluster_config import Cluster, Site
-from speedrunner.cluster.jobs import JobPart
+from speedrunner.cluster.jobs import JobPart, JobStatus
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns, count_of, short_number
@@ -33,12 +33,17 @@ def submit_jobs(
     if not wanted:
         raise InvalidConfig(f"{count_of(len(runs), 'run')}, all finished: there is nothing to submit")
     busy = {} if dry_run else submission.find_busy(grid.root)
-    playing = {
-        number: busy[path]
-        for number in wanted
-        for path in (str(Path(run.path).resolve()) for run in dealt[number - 1])
-        if path in busy
-    }
+    playing = dict[int, JobStatus]()
+    for number in wanted:
+        left = [str(Path(run.path).resolve()) for run in dealt[number - 1] if is_unfinished(run)]
+        jobs_of_part = [busy[path] for path in left if path in busy]
+        if 0 < len(jobs_of_part) < len(left):
+            raise InvalidConfig(
+                f"job {jobs_of_part[0].job}, which is {jobs_of_part[0].state}, plays a part of part {number}:"
+                " submit the list with the number of jobs that it was submitted with, or wait for that job"
+            )
+        if jobs_of_part:
+            playing[number] = jobs_of_part[0]
     wanted = [number for number in wanted if number not in playing]
     if not wanted:
         jobs_in_queue = ", ".join(sorted({f"{job.job} ({job.state})" for job in playing.values()}))

@@ -96,9 +96,13 @@ def _analysis(experiment: str) -> AnalysisPlan:
 
 
 def _list_runs(plans: Iterable[AnalysisPlan]) -> dict[tuple[str, int], str]:
-    """Return condition and seed of each planned run with the date of its plan, in the order of the plans."""
-    added = [date_runs for plan in plans for date_runs in plan.runs.items()]
-    return {(name, seed): date for date, own in added for name, seeds in own.items() for seed in seeds}
+    """Return condition and seed of each planned run with the date of its first plan, in the order of the
+    plans."""
+    dates: dict[tuple[str, int], str] = {}
+    for date, own in ((date, own) for plan in plans for date, own in plan.runs.items()):
+        for run in ((name, seed) for name, seeds in own.items() for seed in seeds):
+            dates[run] = min(date, dates.get(run, date))
+    return dates
 
 
 def _write_date(seconds: float) -> str:

@@ -179,7 +179,9 @@ def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     fixed = spreads.mean_of_tasks, spreads.tasks
     *drawn, seeds = seeds_needed(margins, numpy.sqrt(variances), power, *fixed).tolist()
     low, high = (int(end) for end in numpy.quantile(drawn, SPAN, method="nearest"))
-    is_decidable = bool(_power(margins[:, -1:], numpy.zeros(1), numpy.array([MOST]), *fixed)[0] >= power)
+    # The deviation over seeds, which many seeds remove, is next to nothing: at 0 `_power` sees equal values.
+    of_seeds, most = numpy.array([1e-9]), numpy.array([MOST])
+    is_decidable = bool(_power(margins[:, -1:], of_seeds, most, *fixed)[0] >= power)
     deviations = tasks, sqrt(seed), learned, sqrt(spreads.episode)
     return Need(high, low, seeds if count >= PILOT else None, is_decidable, spreads.effect, deviations)
 

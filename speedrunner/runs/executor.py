@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 
 from envs import Task
-from serving.errors import RequestFailed
+from serving.errors import ContentRefused, RequestFailed
 from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, ignore_turn, play_episode
@@ -281,6 +281,9 @@ class Executor:
                     learnt = await self.method.sleep(policy, history, tools)
                 else:
                     tools.fell_short("no episode of the batch has a score, so there is nothing to learn from")
+            except ContentRefused as refused:  # the same request would be refused again
+                tools.fell_short(str(refused))
+                tools.take_back(str(refused))
             except EpisodeBroke as broke:
                 raise RunStopped(f"twice, {_describe_failure(broke.played)}") from None
             learnt = check_returned(self.method, "sleep", learnt, Policy)
@@ -339,7 +342,8 @@ class Executor:
         return self.attempts[key]
 
     def _count_faults(self, trajectory: Trajectory) -> None:
-        self._faults = self._faults + 1 if trajectory.termination.is_fault else 0
+        is_broken = trajectory.termination.is_fault and trajectory.termination is not Termination.REFUSED
+        self._faults = self._faults + 1 if is_broken else 0
         if self._faults >= FAULTS_IN_A_ROW:
             raise RunStopped(
                 f"{self._faults} episodes in a row ended by an infrastructure error; the last:"

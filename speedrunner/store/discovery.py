@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,15 +41,16 @@ def runs_below(*folders: Path) -> list[Path]:
 
 
 def find_files(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the files with this name in a folder and its subfolders, without following links.
+    """Yield the regular files with this name in a folder and its subfolders, without following links.
 
     A run's directory only counts for its configuration, since the run may come from someone else.
     """
     for place, folders, names in os.walk(folder):
         folders.sort()
         is_run = "config.yaml" in names
-        if name in names and (not is_run or name == "config.yaml"):
-            yield Path(place, name)
+        file, is_wanted = Path(place, name), name in names and (not is_run or name == "config.yaml")
+        if is_wanted and stat.S_ISREG(file.lstat().st_mode):  # opening a pipe would wait for ever
+            yield file
         if is_run:
             folders.clear()
 

@@ -121,12 +121,12 @@ class Bench:
         """Start the server again, and return the seconds of the start.
 
         Args:
-            model_config: what it serves instead of the record's own.
+            model_config: what it serves instead of the record's own; it is always tried.
 
         Raises `ServerFailed`, `InvalidModelConfig`; if it has already failed in this process, without another
         try.
         """
-        if self._failed:
+        if self._failed and model_config is None:
             raise ServerFailed(f"its server did not start: {self._failed}")
         await self.stop()
         began, self._failed = time.monotonic(), "it took too long"

@@ -156,7 +156,9 @@ def _answers(turns: Sequence[Turn]) -> Iterator[tuple[Turn, list[Any], Any]]:
             for message in turn.messages
         ]
         own = turn.call
-        call = own and tool.ToolCall(id=f"call-{number}", function=own.name, arguments=own.arguments)
+        call = own and tool.ToolCall(
+            id=f"call-{turn.conversation}-{number}", function=own.name, arguments=own.arguments
+        )
         content = [chat.ContentText(text=turn.text)]
         if turn.reasoning:
             content.insert(0, chat.ContentReasoning(reasoning=turn.reasoning))

@@ -120,7 +120,7 @@ CHAT = COUNTS | {
     "tool_calls[0]": put("choices.0.message.tool_calls", [None]),
     "function": put("choices.0.message.tool_calls.0.function", "wait"),
     "function.name": put("choices.0.message.tool_calls.0.function.name", ["wait"]),
-    "function.arguments": put("choices.0.message.tool_calls.0.function.arguments", {}),
+    "function.arguments": put("choices.0.message.tool_calls.0.function.arguments", []),
     "id": put("choices.0.message.tool_calls.0.id", 7),
     "content": put("choices.0.message.content", 7),
     "content[0]": put("choices.0.message.content", [{"type": "video"}]),
@@ -180,6 +180,7 @@ FIT: dict[str, tuple[Edit, dict[str, Any]]] = {
     "a call without an id": (drop("choices.0.message.tool_calls.0.id"), {}),
     "a call whose id is null": (put("choices.0.message.tool_calls.0.id", None), {}),
     "no arguments": (put("choices.0.message.tool_calls.0.function.arguments", None), {}),
+    "arguments as an object": (put("choices.0.message.tool_calls.0.function.arguments", {}), {}),
     "details that are not reported": (count(prompt_tokens_details__cached_tokens=None), {}),
 }
 

@@ -323,6 +323,16 @@ class TestSubmitting:
         stand_in(folder, "squeue", "")
         assert "job 12_2: babyai-react-tiny-seed1" in printed(*self.GIVEN)
 
+    def test_is_refused_if_a_job_plays_some_runs_of_a_part(self, folder: Path) -> None:
+        run = str(folder / "out" / "babyai-react-tiny-seed1")
+        (folder / "out").mkdir()
+        note_jobs(folder / "out", Submitted([JobPart("7_2", "7_2.log", [run])]))
+        stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n")
+        assert refused("model=tiny", "cluster=cpu", "--dir=out", "--jobs=1") == (
+            "job 7_2, which is pending, plays a part of part 1: submit the list with the number of jobs that"
+            " it was submitted with, or wait for that job"
+        )
+
     def test_names_the_arrays_before_one_that_is_refused(self, folder: Path) -> None:
         models = "[qwen3.5-27b, qwen3.5-27b-2gpu]"
         Path("runs.yaml").write_text(f"- {{env: babyai, method: react, model: {models}}}\n")

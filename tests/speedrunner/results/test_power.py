@@ -81,6 +81,18 @@ def test_a_pilot_of_few_seeds_gives_an_interval_alone(seeds: int) -> None:
     assert need.is_decidable
 
 
+def test_many_seeds_decide_what_does_not_vary_over_tasks() -> None:
+    claim = Claim("c", measure="output", a="babyai opo", high=25.0)
+    runs = {
+        (0, seed): summary("babyai", "opo", seed, checkpoint(200, [{"output": 20.0 + 4 * (seed % 2)}] * 30))
+        for seed in range(5)
+    }
+    ((side,),) = claim.pairs
+    need = estimate_need(claim, {side: runs}, 0.8)
+    assert need is not None
+    assert need.is_decidable
+
+
 def test_no_number_of_seeds_decides_what_the_tasks_leave_open() -> None:
     claim = Claim("c", measure="output", a="babyai opo", low=19.0, high=21.0)
     values = [{"output": 20.0 + 30 * (number % 3 - 1)} for number in range(30)]

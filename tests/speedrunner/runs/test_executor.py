@@ -87,6 +87,16 @@ async def test_a_later_refusal_ends_its_episode_which_is_counted_apart(corridor:
     assert "status 400: flagged" in str(run.data.trajectory("test/0000/0001").error)
 
 
+async def test_a_sleep_that_is_refused_changes_nothing_and_the_run_goes_on(corridor: Runs) -> None:
+    def school(request: Request) -> Answer:
+        return refuse(400, "flagged") if "write_notes" in request.tools else walker(request)
+
+    run = corridor(script(school), "method=opo", "run.test_episodes=0", api="chat")
+    await run.play()
+    assert ["status 400: flagged" in str(sleep.error) for sleep in run.data.sleeps] == [True, True]
+    assert run.data.policies.load(2).notes == ""
+
+
 class TestFaults:
     async def test_a_held_out_episode_is_tried_once_more(self, corridor: Runs) -> None:
         run = corridor(script(Failing(flag7=1, flag8=2)), "run.rollouts=0")

@@ -155,7 +155,7 @@ def test_each_change_is_found(edited: Path, tmp_path: Path, golden: Golden) -> N
     for number, (name, edit) in enumerate(CHANGES.items()):
         run = copy_of(edited, tmp_path / str(number))
         edit(run)
-        found[name] = "\n".join(told(check_policies(open_checked(run))))
+        found[name] = "\n".join(told(check_policies(open_checked(run)))).replace(str(run), "RUN")
     golden("verification/changed_policies.txt", table(found))
 
 
