@@ -13,10 +13,6 @@ import msgspec
 if TYPE_CHECKING:
     import aiohttp
 
-CONNECT_S = 10.0
-KEEPALIVE_S = 4.0
-"""How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
-
 MOST_BYTES = 2**24
 """Largest content of a response, unless a request names another limit."""
 
@@ -112,7 +108,7 @@ class HttpClient:
         """
         import aiohttp
 
-        from serving.engine.http_session import json_body, open_session, read_content
+        from serving.engine.http_session import CONNECT_S, json_body, open_session
 
         if self._session is None:
             self._session = open_session(self._socket, self._headers, self._timeout_s)
@@ -121,7 +117,7 @@ class HttpClient:
             async with self._session.request(
                 method, self._root + path, data=body, headers=headers, allow_redirects=False
             ) as response:
-                whole = self._hide_key(await read_content(response, most_bytes))
+                whole = self._hide_key(await _read(response, most_bytes))
                 reason = self._hide_key((response.reason or "").encode(errors="replace")).decode()
                 return HttpResponse(response.status, whole, reason, response.headers)
         except aiohttp.ClientConnectorError as error:
@@ -151,3 +147,20 @@ class HttpClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """Return a response's content. Raises `Unusable` if it is compressed, or larger than the limit."""
+    if (coding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
+        raise Unusable(f"the answer is compressed ({coding[:20]}), although none may be")
+    pieces, size = list[bytes](), response.content_length or 0
+    if size <= most_bytes:
+        size = 0
+        async for piece in response.content.iter_any():
+            pieces.append(piece)
+            size += len(piece)
+            if size > most_bytes:
+                break
+    if size > most_bytes:
+        raise Unusable(f"the answer has more than {most_bytes:,} bytes, too many for its request")
+    return b"".join(pieces)

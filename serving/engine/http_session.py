@@ -8,7 +8,10 @@ from typing import Any
 
 import aiohttp
 
-from serving.engine.http_client import CONNECT_S, KEEPALIVE_S, Unusable
+CONNECT_S = 10.0
+
+KEEPALIVE_S = 4.0
+"""How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
 
 
 def open_session(socket: Path | None, headers: Mapping[str, str], timeout_s: float) -> aiohttp.ClientSession:
@@ -28,23 +31,6 @@ def open_session(socket: Path | None, headers: Mapping[str, str], timeout_s: flo
         cookie_jar=aiohttp.DummyCookieJar(),
         request_class=_CheckedRequest,
     )
-
-
-async def read_content(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Return a response's content. Raises `Unusable` if it is compressed, or larger than the limit."""
-    if (coding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
-        raise Unusable(f"the answer is compressed ({coding[:20]}), although none may be")
-    pieces, size = list[bytes](), response.content_length or 0
-    if size <= most_bytes:
-        size = 0
-        async for piece in response.content.iter_any():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most_bytes:
-                break
-    if size > most_bytes:
-        raise Unusable(f"the answer has more than {most_bytes:,} bytes, too many for its request")
-    return b"".join(pieces)
 
 
 class _CheckedRequest(aiohttp.ClientRequest):
