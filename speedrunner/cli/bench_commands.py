@@ -152,7 +152,7 @@ def caching(
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what the prefix cache saves an agent before and after it has learned.
+    """Measure what the prefix cache saves before and after learning.
 
     The first and the last evaluation of each run are played again with forced answers: with a shared cache,
     with a cache within each episode, and without one. Seeds of one condition are runs to name together.

@@ -58,6 +58,7 @@ class Look(NamedTuple):
 _DOTTED, _DASHED, _DASH_DOT = (0, (1, 1.4)), (0, (4, 1.6)), (0, (5, 1.4, 1, 1.4))
 _LONG, _LONG_DOT = (0, (8, 2)), (0, (8, 1.6, 1, 1.6))
 _SHORT, _TWO_DOTS = (0, (2, 1.2)), (0, (5, 1.4, 1, 1.4, 1, 1.4))
+_THREE_DOTS = (0, (5, 1.4, 1, 1.4, 1, 1.4, 1, 1.4))
 
 LOOKS: dict[Treatment | None, Look] = {
     REACT: Look("#797979", _DOTTED, "o"),
@@ -66,7 +67,7 @@ LOOKS: dict[Treatment | None, Look] = {
     ASI_REPLAY: Look("#b5528f", _LONG, "P"),
     VOYAGER: Look("#086658", _LONG_DOT, "^"),
     Treatment(Choice("ace")): Look("#662100", _SHORT, "v"),
-    Treatment(Choice("prose")): Look("#6b5b00", _DASHED, "h"),
+    Treatment(Choice("prose")): Look("#6b5b00", _THREE_DOTS, "h"),
     Treatment(Choice("skill_folder")): Look("#9800e5", _TWO_DOTS, "p"),
     OURS: Look("#10306f", "-", "*"),
     OFF: Look("#c44e00", _DASHED, "X"),

@@ -7,6 +7,7 @@ at all. Created files are accessible to their owner only, except for those of `w
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import secrets
 import shutil
@@ -218,6 +219,8 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
     try:
         with explain_errors(final, "written"):
             final.parent.mkdir(parents=True, exist_ok=True)
+            for left in final.parent.glob(f".{glob.escape(final.name)}.*.tmp"):  # by a killed process
+                shutil.rmtree(left, ignore_errors=True)
             hidden.mkdir(mode=mode)
             yield hidden
             for path in (*hidden.rglob("*"), hidden):

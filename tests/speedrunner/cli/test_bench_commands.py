@@ -89,7 +89,7 @@ class TestGpu:
         voyager = refused("method=voyager", "env=crafter", f"--out={tmp_path / 'voyager'}")
         assert voyager.startswith("method=voyager plays an episode in several conversations")
         hosted = refused("model=gpt-5.4-mini", f"--out={tmp_path / 'hosted'}")
-        assert "'gpt-5.4-mini' is on the chat API" in hosted
+        assert "'gpt-5.4-mini' is on the responses API" in hosted
         assert not (tmp_path / "hosted").exists()
 
     def test_two_at_a_time_in_one_folder_are_refused(self, corridor: Runs, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "2000")  # MiB
     (told,) = doctor.memory(find_needs(["env=scienceworld", "env.family=3", "run.in_flight=16"]))
     assert told.level == "failed"
-    assert told.text == "16 episodes of scienceworld take 10,193 MB, but 2,097 MB are free"
+    assert told.text == "16 episodes of scienceworld take 9,937 MB, but 2,097 MB are free"
     assert told.remedy.startswith("run.in_flight=1, ")
 
 

@@ -50,9 +50,8 @@ def test_a_machine_names_its_gpus_and_their_memory_if_it_is_known(monkeypatch: p
 
 def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert set(process.env) == {"description", "primitives", "tools", "limits", "tasks"}
-    shared = {
-        f"method/{name}" for name in ("description", "episodes", "example", "primitives", "rules", "world")
-    }
+    shared_names = ("actor_world", "description", "episodes", "example", "primitives", "rules", "world")
+    shared = {f"method/{name}" for name in shared_names}
     assert set(process.prompts) == {"actor/system", "actor/user"} | shared
     assert set(process.code) >= {"serving", "envs", "speedrunner", "tests.toy_env"}
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(

@@ -133,11 +133,12 @@ def test_what_is_no_part_is_refused(text: str) -> None:
 
 class TestModelsThatPlayEachOther_sLibraries:
     TEXT = """
-    - &source
-      env: babyai
+    - env: babyai
       method: asi
       model: [tiny, tiny-random]
-    - <<: *source
+    - env: babyai
+      method: asi
+      model: [tiny, tiny-random]
       run.start_from: {model: [tiny, tiny-random]}
       run.rollouts: 0
     """
