@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import io
 import json
 import os
 import random
@@ -143,7 +144,7 @@ def _change_clock(seconds: float) -> None:
     time.time = lambda: true() + seconds
 
 
-_OPEN, _WRITE, _TRUNCATE, _FSYNC = os.open, os.write, os.ftruncate, os.fsync
+_OPEN, _WRITE, _TRUNCATE, _FSYNC, _OPEN_FILE = os.open, os.write, os.ftruncate, os.fsync, io.open
 
 
 def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
@@ -171,6 +172,14 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
         if not flags & (os.O_WRONLY | os.O_RDWR) and seen.covers(name) and os.path.isfile(name):
             seen.note("read", name)
         return _OPEN(path, flags, mode, dir_fd=dir_fd)
+
+    def opened_as_file(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+        """Open as `Path.open` does, which calls no function of `os`."""
+        if mode in ("r", "rb") and not isinstance(file, int):
+            name = path_of(file)
+            if seen.covers(name) and os.path.isfile(name):
+                seen.note("read", name)
+        return _OPEN_FILE(file, mode, *args, **options)
 
     def written(descriptor: int, data: Any) -> int:
         name = of_descriptor(descriptor)
@@ -214,6 +223,7 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
             seen.note("fsync", name)
         _FSYNC(descriptor)
 
+    io.open = opened_as_file
     os.open, os.write, os.ftruncate, os.fsync = opened, written, truncated, synced  # type: ignore[assignment]
     for name, kind in (
         *(("rename", "rename"), ("replace", "rename"), ("unlink", "unlink"), ("remove", "unlink")),

@@ -12,7 +12,7 @@ from serving.meter import LedgerRow
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from tests.bundled_models import bundled_folder
-from tests.engine.conftest import play_side_by_side
+from tests.engine.conftest import play_side_by_side, thinking
 from tests.lora_adapters import write_adapter
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ async def greedy_tokens(model_config: ModelConfig, log: Path) -> list[int]:
 
 
 async def test_its_answers_are_the_adapter_s_and_the_ledger_is_the_engine_s(tmp_path: Path) -> None:
-    base = load_model_config("tiny")
+    base = thinking(load_model_config("tiny"), 0)
     actor = msgspec.structs.replace(base.roles.actor, temperature=0.0)
     base = msgspec.structs.replace(base, roles=msgspec.structs.replace(base.roles, actor=actor))
     adapter = write_adapter(tmp_path / "adapter", Path(bundled_folder("tiny")))
