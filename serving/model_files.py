@@ -24,6 +24,7 @@ from serving.tokens.transcript import Transcript
 from serving.weights import (
     ADAPTER_CONFIG,
     CONFIG,
+    HUB_ID,
     WEIGHTS,
     adapter_folder,
     fetch_texts,
@@ -134,7 +135,7 @@ def _find_base(adapter: Path, base: object) -> str | Path:
     """Return an adapter's base model: folder or hub id. Raises `InvalidModelConfig` if it is neither."""
     if isinstance(base, str) and Path(base).is_dir():
         return Path(base)
-    if isinstance(base, str) and re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", base):
+    if isinstance(base, str) and HUB_ID.fullmatch(base):
         return base
     raise InvalidModelConfig(
         f"{adapter} is a LoRA adapter of {base!r}, which is neither a folder here nor a hub id: correct"

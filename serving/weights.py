@@ -6,6 +6,7 @@ Files of the hub are downloaded once, then found without a network.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -109,6 +110,9 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
         )
     return path
 
+
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+"""A model's id on the hub: `ORGANISATION/MODEL`."""
 
 HUB_S = 4.0
 """Longest wait for an answer of the hub, in seconds."""

@@ -28,7 +28,7 @@ from serving.errors import ContextOverflow
 from serving.model import Model
 from serving.usage import Usage
 from speedrunner.bench.engine import cache_of, completions_api, open_engine
-from speedrunner.bench.forced_answers import force_answers, open_conversation
+from speedrunner.bench.forced_answers import force_answers, keep_actor, open_conversation
 from speedrunner.bench.measurement import MeasuredTable, Measurement
 from speedrunner.bench.token_units import TokenMeter
 from speedrunner.config.names import identify_condition
@@ -43,7 +43,7 @@ Treatment = Literal["warm", "within", "none"]
 
 
 class Block(NamedTuple):
-    """The evaluation of one checkpoint at a number of episodes in flight. `runs` share a condition."""
+    """The evaluation of one checkpoint at a number of episodes in flight."""
 
     run: RunData
     setup: Setup
@@ -120,7 +120,9 @@ async def measure_caching(
                 status(f"block {number} of {2 * rounds * len(order)}: {block.run.path.name}, {treatment}")
                 costs.append(await _measure(meter, model, block, treatment))
     used = [cost for cost in costs if not cost.disturbed]
-    notes = [f"{len(costs) - len(used)} of {len(costs)} blocks were disturbed, and are left out."]
+    notes = [meter.why_no_joules] if meter.why_no_joules else []
+    if len(used) < len(costs):
+        notes.append(f"{len(costs) - len(used)} of {len(costs)} blocks were disturbed, and are left out.")
     return Measurement(
         f"{model_config.name}: cost of an episode by what it finds in the prefix cache",
         tables=[
@@ -130,7 +132,7 @@ async def measure_caching(
             ),
         ],
         facts={"blocks": costs},
-        notes=[*notes[: len(used) < len(costs)], *([meter.why_no_joules] if meter.why_no_joules else [])],
+        notes=notes,
     )
 
 
@@ -140,13 +142,7 @@ def _list_blocks(run: RunData, setup: Setup, levels: Sequence[int]) -> Iterator[
     if len(points) < 2:
         raise InvalidConfig(f"{run.path} has evaluations at {len(points)} checkpoints, and two are needed")
     for checkpoint in (points[0], points[-1]):
-        episodes = [
-            msgspec.structs.replace(
-                played,
-                turns=[turn for turn in played.turns if (turn.role, turn.conversation) == ("actor", 0)],
-            )
-            for played in run.evaluations(checkpoint)
-        ]
+        episodes = [keep_actor(played) for played in run.evaluations(checkpoint)]
         played = [episode for episode in episodes if episode.turns and not episode.termination.is_fault]
         if not played or len(episodes) < run.settings.run.test_episodes:
             raise InvalidConfig(

@@ -108,10 +108,16 @@ def choose_episodes(played: Sequence[Trajectory], tokens: int) -> list[Trajector
     with the actor's turns only, the last one cut."""
     chosen, left = list[Trajectory](), -(-tokens // 2)
     for each in Random(0).sample(played, len(played)):
-        turns = [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)][:left]
+        turns = keep_actor(each).turns[:left]
         chosen += [replace(each, turns=turns)] if turns else []
         left -= len(turns)
     return sorted(chosen, key=lambda each: (each.policy, each.started))
+
+
+def keep_actor(episode: Trajectory) -> Trajectory:
+    """Return an episode with the turns of its actor's first conversation only."""
+    turns = [turn for turn in episode.turns if (turn.role, turn.conversation) == ("actor", 0)]
+    return replace(episode, turns=turns)
 
 
 def draw_places(turn: str, length: int) -> list[int]:

@@ -12,7 +12,7 @@ import typer
 
 from serving.model_configs import load_model_config
 from serving.model_files import check_files, describe_model
-from serving.weights import model_path
+from serving.weights import HUB_ID, model_path
 from speedrunner.cli.output import say
 from speedrunner.plain.plain_records import suggest
 from speedrunner.store.files import explain_errors, write_shared
@@ -88,7 +88,7 @@ def _model(source: str, folder: Path) -> Written:
     is_folder = Path(source).is_dir()
     if not is_folder and source.startswith(("/", ".", "~")):
         raise NotWritten(f"{source} is not a folder, or does not exist")
-    if not is_folder and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", source):
+    if not is_folder and not HUB_ID.fullmatch(source):
         raise NotWritten(f"{source!r} is not a model: give a folder or a hub id (ORGANISATION/MODEL)")
     name = Path(source).resolve().name if is_folder else source.rpartition("/")[2]
     name = re.sub(r"[^\w.-]+", "-", name.lower())

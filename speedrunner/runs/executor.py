@@ -63,7 +63,7 @@ the episode."""
 
 
 REMIND_S = 60.0
-"""Longest time without a line about what runs, where no line is live."""
+"""Seconds without a line after which one says what runs, where no line is live. Looked at as often."""
 
 
 class RunStopped(Exception):
