@@ -236,8 +236,9 @@ def test_the_recipe_of_the_bundled_model_plays_runs_by_their_entry_points() -> N
     assert playing == {"speedrunner.runs.local_model", "speedrunner.runs.setup"}
 
 
-def test_the_scaffold_s_tests_add_only_the_checks() -> None:
+def test_the_scaffold_s_tests_add_only_what_plays_a_run() -> None:
     found = {each for file in (ROOT / "speedrunner/cli/scaffold").glob("test_*.py") for each in imports(file)}
     own = {f"speedrunner.cli.scaffold.my_{kind}" for kind in ("env", "method")}
-    checks = {"speedrunner.cli.scaffold.check_environment", "speedrunner.cli.scaffold.check_method"}
-    assert found - own - set(PUBLIC) == checks
+    playing = {f"speedrunner.{name}" for name in ("config.compose", "runs.local_model", "runs.setup")}
+    tools = {"speedrunner.cli.scaffold.check_environment", "serving.model", "serving.tokens.tools"}
+    assert found - own - set(PUBLIC) == playing | tools

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer._click.exceptions import NoSuchOption, UsageError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -63,10 +62,13 @@ shells allow 1,024. The number is bounded because some programs close every poss
 
 
 HINTS = {
-    **dict.fromkeys(("evaluate", "eval"), "`speedrunner run run.start_from=RUN run.rollouts=0`."),
-    **dict.fromkeys(("train", "resume", "play"), "`speedrunner run`."),
+    **dict.fromkeys(("evaluate", "eval"), "`speedrunner run run.start_from=RUN run.rollouts=0`"),
+    **dict.fromkeys(("train", "resume", "play"), "`speedrunner run`"),
 }
 """What does the work of commands that do not exist, by their names."""
+
+WRONG_USAGE = 2
+"""Exit status of a command that is not understood."""
 
 READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
 """Commands that only read runs, possibly of someone else."""
@@ -81,12 +83,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         make_app().main(given, "speedrunner")
+    except SystemExit as end:
+        if end.code == WRONG_USAGE and (hint := _hint(given)):
+            say_error(hint)
+        raise
     except Exception as error:
         line = _explain(error, given)
         if line is None:
             raise
         say_error(line)
         sys.exit(1)
+
+
+def _hint(arguments: Sequence[str]) -> str:
+    """Return what a command that was not understood may have meant; empty if unknown."""
+    if command := HINTS.get(next(iter(arguments), "")):
+        return f"Use {command}."
+    from speedrunner.config.compose import CHOOSERS, GROUPS
+
+    for option, value in zip(arguments, [*arguments[1:], "VALUE"], strict=True):
+        key, is_set, own = option.removeprefix("--").partition("=")
+        if option.startswith("--") and ("." in key or key in {*CHOOSERS, *GROUPS}):
+            return f"A setting has no dashes: write {key}={own if is_set else value}."
+    return ""
 
 
 def _explain(error: Exception, arguments: Sequence[str]) -> str | None:
@@ -179,32 +198,8 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the loaded command that the arguments call."""
-        try:
-            name, command, rest = super().resolve_command(ctx, args)
-        except UsageError as error:
-            error.message += f" Use {HINTS[args[0]]}" if args[0] in HINTS else ""
-            raise
+        name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(self._table[name]) if name in self._table else command, rest
-
-
-class SettingsCommand(TyperCommand):
-    """A command that says how a setting is written if one is given as an option."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Return the arguments that are left."""
-        given = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except NoSuchOption as error:
-            from speedrunner.config.compose import CHOOSERS, GROUPS
-            from speedrunner.config.schema import Config
-
-            at = next((at for at, text in enumerate(given) if text.startswith(error.option_name)), 0)
-            key = error.option_name.lstrip("-")
-            value = given[at].partition("=")[2] or next(iter(given[at + 1 :]), "VALUE")
-            if key.partition(".")[0] in {*CHOOSERS, *GROUPS, *Config.__struct_fields__}:
-                error.message += f". It is a setting: write {key}={value}"
-            raise
 
 
 def load_command(command: Command) -> TyperCommand | LazyGroup:
@@ -212,7 +207,7 @@ def load_command(command: Command) -> TyperCommand | LazyGroup:
     if not command.module:
         return LazyGroup(command.words, name=command.name, help=command.help)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command(command.name, cls=SettingsCommand)(command.load_function())
+    app.command(command.name)(command.load_function())
     loaded = get_command(app)
     assert isinstance(loaded, TyperCommand)
     loaded.help = "\n\n".join(map(_unwrap, (loaded.help or "").split("\n\n")))

@@ -1,8 +1,7 @@
 """The public interface for methods, in one import. `Method` is the contract.
 
-`speedrunner init method NAME` creates a working method with a test, which calls
-`speedrunner.cli.scaffold.check_method`. The bundled methods are in this package, with their names in
-`method_registry`.
+`speedrunner init method NAME` creates a working method with a test. The bundled methods are in this package,
+with their names in `method_registry`.
 """
 
 from envs import Outcome, Primitive, Task, TextEnv

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from itertools import takewhile
-from multiprocessing import get_context
 from typing import Any
 
 from envs import EpisodeOver, InvalidPrimitiveCall, Task, TextEnv, make, splits
@@ -24,8 +22,8 @@ Event = dict[str, Any]
 def check_environment(name: str, options: Mapping[str, Any] | None = None, *, calls: int = 150) -> list[str]:
     """Check that an environment keeps the promises of `TextEnv`.
 
-    Two training tasks are played with random calls. A new process repeats them in another order, and must get
-    the same texts. In a test:
+    Two training tasks are played with random calls. A new instance repeats them in another order, and must
+    get the same texts (`speedrunner verify` repeats a run's in another process). In a test:
 
         assert check_environment("my_env:MyEnv", {"width": 2}) == []
 
@@ -45,25 +43,27 @@ def check_environment(name: str, options: Mapping[str, Any] | None = None, *, ca
     if not split.train or not split.test or len(set(listed)) != len(listed):
         return ["splits: training or held-out tasks are missing, or a task occurs twice"]
     tasks = [split.train[0], split.train[-1]]
-    env, problems = make(name, **options), list[str]()
+    problems = list[str]()
     try:
-        plays = [list(_play(env, task, calls, problems)) for task in tasks]
-        env.close()
+        plays = _play_all(name, options, calls, tasks, problems)
+        repeated = _play_all(name, options, calls, tasks[::-1], problems)[::-1]
     except Exception as error:  # an environment under test may raise anything
-        problems.append(f"raised {in_one_line(error)} ({place(error, type(env))})")
+        problems.append(f"raised {in_one_line(error)} ({place(error, REGISTRY.find(name))})")
     if problems:
         return [*dict.fromkeys(problems)]
-    try:
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            repeated = process.submit(_repeat, name, options, calls, tasks[::-1]).result()[::-1]
-    except Exception as error:
-        return [f"in another process, it raised {in_one_line(error)}"]
     for task, play, again in zip(tasks, plays, repeated, strict=True):
         if play != again:
             alike = list(takewhile(lambda events: events[0] == events[1], zip(play, again, strict=False)))
             where = f"after {len(alike) - 1} equal calls" if alike else "in its opening"
-            problems.append(f"determinism: {task} differs in another process {where}")
+            problems.append(f"determinism: {task} differs when it is played again {where}")
     return problems
+
+
+def _play_all(
+    name: str, options: Mapping[str, Any], calls: int, tasks: Sequence[Task], problems: list[str]
+) -> list[list[Event]]:
+    with closing(make(name, **options)) as env:
+        return [list(_play(env, task, calls, problems)) for task in tasks]
 
 
 def _play(env: TextEnv, task: Task, calls: int, problems: list[str]) -> Iterator[Event]:
@@ -105,14 +105,6 @@ def _state(env: TextEnv, problems: list[str]) -> Event:
         return dict(json.loads(json.dumps(state, allow_nan=False)))
     except (TypeError, ValueError) as error:
         raise TypeError(f"outcome and snapshot must contain only plain JSON values: {error}") from None
-
-
-def _repeat(name: str, options: Mapping[str, Any], calls: int, tasks: Sequence[Task]) -> list[list[Event]]:
-    REGISTRY.find(name).preload()
-    env = make(name, **options)
-    plays = [list(_play(env, task, calls, [])) for task in tasks]
-    env.close()
-    return plays
 
 
 def invent_value(schema: Schema, texts: Sequence[str], rng: random.Random) -> Any:
