@@ -31,7 +31,7 @@ DEMO = (f"{ENGINE}/test_tiny.py", "tests/browser/test_screenshots.py")
 """Files of slow tests that look at the same demo."""
 
 WITHOUT_SHARED_SERVER = (
-    *("test_faults.py", "test_gpu_record.py", "test_hybrid_on_engine.py", "test_real_model.py"),
+    *("test_faults.py", "test_gpu_steps.py", "test_hybrid_on_engine.py", "test_real_model.py"),
     *("test_replicas.py", "test_engine_flags.py"),
 )
 """Files of the engine's slow tests that do not use the session's server: any worker may play them."""

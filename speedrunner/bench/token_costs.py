@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
 from random import shuffle
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -19,23 +18,18 @@ import msgspec
 
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, Measurement
-from speedrunner.bench.record import BenchRecord, StepRecord
-from speedrunner.bench.token_units import EMPTY, Cell, Kind, TokenMeter, TokenUnit, plan_cells
+from speedrunner.bench.token_units import EMPTY, Kind, TokenMeter, TokenUnit, plan_cells
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts
 from speedrunner.plain.console import Status
 from speedrunner.results.inference import RESAMPLES, SEED, TAIL
 from speedrunner.results.pricing import engine_of, hardware_of
-from speedrunner.runs.identity import machine
+from speedrunner.runs.identity import machine, versions
 from speedrunner.runs.setup import Setup
-from speedrunner.runs.shutdown import Shutdown
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
 COSTS = TokenCosts.__struct_fields__
-
-PREFIX = "tokens-"
-"""Begins the names of steps with units; a record may also have those of `bench gpu`."""
 
 
 class Fit(NamedTuple):
@@ -137,70 +131,36 @@ def _show(found: Range) -> str:
 
 async def measure_units(
     setup: Setup,
-    record: BenchRecord,
     contexts: Sequence[int],
     levels: Sequence[int],
     repeats: int,
     status: Status,
-    shutdown: Shutdown,
 ) -> tuple[list[TokenUnit], list[str]]:
-    """Measure the missing units of a record in random order. Return all of its units, and notes.
-
-    Disturbed units are measured again by the next command. A complete record needs no server, unless a cell
-    was capped. Raises `ServingError`, `InvalidConfig`, `StorageError`.
-    """
-    asked = [Cell(context, level) for context in (EMPTY, *contexts) for level in levels]
-    if not _missing_units(record, asked, repeats):
-        return [*chain(*_read_units(record).values())], []
+    """Measure units in random order. Return them, and notes. Raises `ServingError`, `InvalidConfig`."""
     async with open_engine(setup.model_config, setup.config, status) as deployment:
         cells, notes = plan_cells(deployment, contexts, levels)
-        names = _missing_units(record, cells, repeats)
-        left = [*names]
+        left = cells * repeats
         shuffle(left)
+        units: list[TokenUnit] = []
         async with deployment.client(lambda row: None) as model:
             meter = TokenMeter(deployment, model)
-            for cell in set(names.values()):
+            for cell in cells:
                 status(f"warming up: {cell.in_flight} requests of {cell.context} tokens")
                 await meter.measure(cell)  # kernels are compiled at their first use
             start = time.monotonic()
-            for number, name in enumerate(left):
-                cell, clock, began = names[name], time.monotonic(), time.time()
-                rest = (
-                    f", {(clock - start) / number * (len(left) - number) / 60:.0f} min left" if number else ""
-                )
+            for number, cell in enumerate(left):
+                passed_s = time.monotonic() - start
+                rest = f", {passed_s / number * (len(left) - number) / 60:.0f} min left" if number else ""
                 what = f"{cell.in_flight} requests of {cell.context} tokens"
                 status(f"{number + 1} of {len(left)}: {what}{rest}")
-                with shutdown.unit(name):
-                    measured = Measurement(name, tables=[MeasuredTable("units", await meter.measure(cell))])
-                    seconds = time.monotonic() - clock
-                    record.keep(StepRecord(step=name, began=began, seconds=seconds, measured=measured))
+                units += await meter.measure(cell)
             if why := meter.why_no_joules:
                 notes.append(f"Joules: {NOT_MEASURED}, {why}.")
-    return [*chain(*_read_units(record).values())], notes
-
-
-def _missing_units(record: BenchRecord, cells: Sequence[Cell], repeats: int) -> dict[str, Cell]:
-    """Return the names and cells of the units that are not measured yet, or were disturbed."""
-    known = _read_units(record)
-    names = {f"{PREFIX}{'-'.join(map(str, cell))}-{n}": cell for cell in cells for n in range(repeats)}
-    return {
-        name: cell
-        for name, cell in names.items()
-        if not known.get(name) or any(unit.disturbed for unit in known[name])
-    }
-
-
-def _read_units(record: BenchRecord) -> dict[str, list[TokenUnit]]:
-    """Return all measured units of a record by the names of their steps."""
-    return {
-        name: msgspec.convert(step.measured.tables[0].rows, list[TokenUnit])
-        for name, step in record.steps.items()
-        if name.startswith(PREFIX) and step.measured
-    }
+    return units, notes
 
 
 def summarize(
-    setup: Setup, record: BenchRecord, units: Sequence[TokenUnit], usd_per_hour: float
+    setup: Setup, units: Sequence[TokenUnit], usd_per_hour: float
 ) -> tuple[Measurement, PricesConfig]:
     """Return the tables of costs, and the price list of `level_of`. Raises `InvalidConfig`."""
     used = [unit for unit in units if not unit.disturbed]
@@ -210,8 +170,8 @@ def summarize(
     own = MeasuredPrices(
         model=setup.model_config.name,
         hardware=hardware_of(machine(), setup.model_config.gpus),
-        engine=engine_of(record.subject.engine),
-        date=time.strftime("%Y-%m-%d", time.gmtime(max(step.began for step in record.steps.values()))),
+        engine=engine_of(versions()),
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
         unit="GPU" if setup.model_config.gpus else "CPU",
         in_flight=top[0].in_flight,
         contexts=sorted({unit.context for unit in top} - {EMPTY}),
@@ -230,7 +190,5 @@ def summarize(
     if not own.seconds.cached.low:
         found.notes.append("The cost of a cached token may be 0: measure more --repeats.")
     if reasons := dict.fromkeys(unit.disturbed for unit in units if unit.disturbed):
-        found.notes.append(
-            f"{len(units) - len(used)} units are left out ({'; '.join(reasons)}): rerun to repeat them."
-        )
+        found.notes.append(f"{len(units) - len(used)} units are left out ({'; '.join(reasons)}).")
     return found, prices

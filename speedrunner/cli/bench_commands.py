@@ -16,15 +16,9 @@ from speedrunner.bench import measurement
 from speedrunner.bench.caching import measure_caching
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.forced_answers import compare_run
-from speedrunner.bench.gpu.steps import Bench, as_served, play_steps, steps_of
-from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.gpu.steps import as_served, describe_environment, play_steps, steps_of
+from speedrunner.bench.measurement import Measurement, as_text
 from speedrunner.bench.probes import measure_cache, measure_tools
-from speedrunner.bench.record import (
-    PAGE,
-    bench_command,
-    describe_record,
-    lock_record,
-)
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.bench.token_costs import measure_units, summarize
 from speedrunner.cli.command import AsJson, EngineOverrides, RunPath, Trust, carry_out, show_measured
@@ -35,7 +29,7 @@ from speedrunner.plain.console import Status
 from speedrunner.plain.plain_yaml import write_yaml
 from speedrunner.runs.setup import Setup, actor_model_config, set_up
 from speedrunner.runs.stored_setup import compose_stored
-from speedrunner.store.files import write_atomic
+from speedrunner.store.files import write_folder
 from speedrunner.store.run_data import load
 
 
@@ -90,33 +84,25 @@ def rollout(
 def gpu(
     overrides: EngineOverrides = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.")],
-    minutes: Annotated[float, typer.Option(min=1.0, help="Play the steps that fit into this time.")] = 40.0,
     only: Annotated[str, typer.Option(help="Play only these steps, such as tools,utilisation.")] = "",
 ) -> None:
-    """Run all benchmarks of a model on this machine, in resumable steps.
+    """Run all benchmarks of a model on this machine.
 
-    The steps are start, capacity, tool calls, prefix cache, utilisation and rollouts. Each takes at most 8
-    minutes and writes its result at once. Rerun the same command to continue and to repeat failed steps.
-    DIR/record.md has the tables for docs/gpu.md. Exit status 1: a step failed, or a target is missed.
+    The steps are start, capacity, tool calls, prefix cache, utilisation and rollouts. Each prints its result
+    at once. Exit status 1: a step failed, or a target is missed.
 
-    Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
+    Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --only tools,utilisation
     """
-    given = overrides or []
-    setup = fitted_setup(given)
+    setup = fitted_setup(overrides or [])
     steps = steps_of(setup, [name for name in only.split(",") if name])
-    with lock_record(out, setup, given) as record, waiting_line() as status:
-        carry_out(
-            lambda shutdown: play_steps(Bench(setup, record, status), steps, minutes, shutdown),
-            kept=f"; finished steps are in {out}. Rerun the same command to continue",
-        )
-    say(describe_record(record))
-    if left := [step.name for step in steps if not record.has_succeeded(step.name)]:
-        chosen = [f"--only={only}"] if only else []
-        again = bench_command(record, *chosen, f"--minutes={minutes:g}", f"--out={out}")
-        say(f"Remaining steps: {', '.join(left)}\nTo continue: {again}")
-    say(f"The tables were written to {out / PAGE}")
-    if any(step.is_bad for step in record.steps.values()):
+
+    def show(measured: Measurement) -> None:
+        say(f"{as_text(measured)}\n")
+
+    show(describe_environment(setup))
+    with waiting_line() as status:
+        is_good = carry_out(lambda shutdown: play_steps(setup, steps, status, shutdown, show))
+    if not is_good:
         raise typer.Exit(1)
 
 
@@ -171,7 +157,7 @@ def caching(
 def tokens(
     overrides: EngineOverrides = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the price list.")],
     usd_per_gpu_hour: Annotated[
         float,
         typer.Option(min=1e-6, max=1e6, help="USD of an hour of one GPU (without a GPU, of one core)."),
@@ -184,24 +170,19 @@ def tokens(
     """Measure what an uncached, a cached and an output token cost.
 
     The costs are GPU seconds and joules (without a GPU, CPU seconds) by prompt length and requests in flight.
-    DIR/measured-MODEL.yaml is a price list for --prices and prices=, at the most requests in flight. Rerun
-    the same command to resume.
+    DIR/measured-MODEL.yaml is a price list for --prices and prices=, at the most requests in flight.
 
-    Example: speedrunner bench tokens model=tiny-hybrid --usd-per-gpu-hour 0.05 --out records/tokens
+    Example: speedrunner bench tokens model=tiny-hybrid --usd-per-gpu-hour 0.05 --out prices
     """
     lengths, levels = numbers("--contexts", contexts), numbers("--in-flight", in_flight)
     setup = fitted_setup(overrides or [])
-    with lock_record(out, setup, overrides or []) as record, waiting_line() as status:
-        units, notes = carry_out(
-            lambda shutdown: measure_units(setup, record, lengths, levels, repeats, status, shutdown),
-            kept=f"; measured units are in {out}. Rerun the same command to continue",
-        )
-        measured, prices = summarize(setup, record, units, usd_per_gpu_hour)
-        file = out / f"measured-{setup.model_config.name}.yaml"
-        write_atomic(
-            file, f"# USD, seconds and joules of a million\n{write_yaml(to_builtins(prices))}".encode()
-        )
-    measured.notes += [*notes, f"The price list is {file}: speedrunner cost RUN --prices {file}"]
+    with waiting_line() as status:
+        units, notes = carry_out(lambda shutdown: measure_units(setup, lengths, levels, repeats, status))
+    measured, prices = summarize(setup, units, usd_per_gpu_hour)
+    file = f"measured-{setup.model_config.name}.yaml"
+    text = f"# USD, seconds and joules of a million\n{write_yaml(to_builtins(prices))}"
+    write_folder(out, {file: text.encode()})
+    measured.notes += [*notes, f"The price list is {out / file}: speedrunner cost RUN --prices {out / file}"]
     say(measurement.as_json(measured) if as_json else measurement.as_text(measured))
 
 

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import tempfile
 import time
-import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from serving.deployment import Deployment, deploy
+from serving.deployment import Deployment, deploy, server_log
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import read_gpus
 from serving.engine.server import USUAL_CACHES
 from serving.engine.server_processes import option_of, server_processes
-from serving.errors import ServerFailed, ServingError
+from serving.errors import ServingError
 from serving.model_config import CONVOY_STEPS, ModelConfig
 from serving.sizing import MATCH_UNIT, SEQUENCES, cache_on
 from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.utilisation import measure_utilisation
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
 from speedrunner.bench.probes import probe_cache, probe_tools
-from speedrunner.bench.record import BenchRecord, StepRecord, write_page
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import Status, prefix_status
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.identity import machine, versions
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
-
-LONGEST_S = 470.0
-"""Most seconds of a step, with the start of its server."""
-
-EXPECTED_S = {
-    **{"start-cold": (230, 40), "capacity": (1, 1), "tools": (90, 20), "cache-probe": (15, 10)},
-    **{"utilisation": (75, 45), "rollout": (150, 60), "start-warm": (60, 40), "schedule": (110, 90)},
-}
-"""About how many seconds a step takes on a running server: the 27B on an H200, of which starts and
-`utilisation` were measured, and a tiny model on a CPU."""
+from speedrunner.store.files import StorageError
+from speedrunner.workers.env_worker import WorkerError
 
 LEVELS, LOAD_LEVELS, SCHEDULE_LEVELS = (16, 64, 128), (8, 32, 64), (32, 64)
 """Episodes at the same time in rollouts, in `utilisation` and in `schedule`, if the server takes as many."""
@@ -66,15 +59,18 @@ CACHE_TURNS = 8
 LENGTHS = (8192, 32_768)
 """Lengths in tokens of the conversations that are counted, in addition to the whole context."""
 
+FAILURES = (ServingError, WorkerError, StorageError, RunStopped)
+"""Errors of a step after which the others are played."""
+
 
 class BenchStep(NamedTuple):
-    """One part of a record.
+    """One benchmark.
 
     Attributes:
-        name: name of its file.
+        name: its name for `--only`.
         play: function that measures.
         restarts: whether it starts the server itself; other steps find it running.
-        kind: its key in `EXPECTED_S`, if it is not its name; `--only` takes it for all of the kind.
+        kind: a common name of several steps, which `--only` also takes.
     """
 
     name: str
@@ -85,30 +81,26 @@ class BenchStep(NamedTuple):
 
 @dataclass
 class Bench:
-    """The record and its server, shared by all steps.
+    """The server, shared by all steps.
 
     Attributes:
         status: shows the current activity.
+        folder: empty folder for the compiled code of a cold start.
+        compiled: folder for the server's compiled code; `None`: the usual one.
     """
 
     setup: Setup
-    record: BenchRecord
     status: Status
+    folder: Path
+    compiled: Path | None = None
     _deployment: Deployment | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _failed: str = ""
-    """Why the server did not start in this process."""
 
     @property
     def deployment(self) -> Deployment:
         """The running server's deployment."""
         assert self._deployment is not None
         return self._deployment
-
-    @property
-    def compiled(self) -> Path:
-        """Folder for the server's compiled code. It is part of the record's folder."""
-        return self.record.folder / "compiled"
 
     @property
     def is_running(self) -> bool:
@@ -121,29 +113,21 @@ class Bench:
         """Start the server again, and return the seconds of the start.
 
         Args:
-            model_config: what it serves instead of the record's own; it is always tried.
+            model_config: what it serves instead of the configured model.
 
-        Raises `ServerFailed`, `InvalidModelConfig`; if it has already failed in this process, without another
-        try.
+        Raises `ServerFailed`, `InvalidModelConfig`.
         """
-        if self._failed and model_config is None:
-            raise ServerFailed(f"its server did not start: {self._failed}")
         await self.stop()
-        began, self._failed = time.monotonic(), "it took too long"
+        began, own = time.monotonic(), model_config or self.setup.model_config
         deployed = deploy(
-            with_folder(model_config or self.setup.model_config, self.compiled),
+            with_folder(own, self.compiled) if self.compiled else own,
             self.setup.config.serving,
-            log=self.record.folder / "server.log",
+            log=server_log(own),
             say=self.status,
             waiting=self.status,
             logs_steps=True,
         )
-        try:
-            self._deployment = await self._stack.enter_async_context(deployed)
-        except ServingError as error:
-            self._failed = first_line(error)
-            raise
-        self._failed = ""
+        self._deployment = await self._stack.enter_async_context(deployed)
         return time.monotonic() - began
 
     async def stop(self) -> None:
@@ -151,61 +135,65 @@ class Bench:
         self._deployment = None
         await self._stack.aclose()
 
-    def expected_s(self, step: BenchStep) -> float:
-        """Return about how many seconds a step takes, with the start of its server."""
-        kinds = [step.kind or step.name]
-        if not (step.restarts or self.is_running or self.setup.config.serving.url):
-            kinds.append("start-cold")
-        return sum(EXPECTED_S[kind][0 if self.setup.model_config.gpus else 1] for kind in kinds)
-
-    async def play(self, step: BenchStep, status: Status, most_s: float) -> None:
-        """Play one step in at most these seconds, and keep its result or the reason of its failure."""
-        clock, limit_s = time.monotonic(), min(most_s, LONGEST_S)
-        outer, self.status = self.status, status
-        kept = StepRecord(step=step.name, began=time.time())
+    async def play(self, step: BenchStep) -> Measurement:
+        """Return the result of a step; one that fails misses its only target. Raises the errors of `start`
+        for a step that needs a running server."""
+        if not step.restarts and not self.is_running:
+            await self.start()
         try:
-            async with asyncio.timeout(limit_s) as limit:
-                if not step.restarts and not self.is_running:
-                    await self.start()
-                kept.measured = await step.play(self)
-        except Exception as error:
-            kept.reason, kept.traceback = (
-                f"{type(error).__name__}: {first_line(error)}",
-                traceback.format_exc(),
-            )
-            if limit.expired():
-                kept.reason = f"it took longer than its limit of {limit_s:.0f} s"
-        finally:
-            self.status = outer
-        kept.seconds = time.monotonic() - clock
-        self.record.keep(kept)
+            measured = await step.play(self)
+        except FAILURES as error:  # a server's further lines are in its log
+            reason = str(error).partition("\n")[0]
+            measured = Measurement(reason, figures=[MeasuredFigure("result", None, at_least=0)])
+        return replace(measured, title=f"{step.name}: {measured.title}")
 
 
-async def play_steps(bench: Bench, steps: Sequence[BenchStep], minutes: float, shutdown: Shutdown) -> None:
-    """Play the steps that the record lacks, in order, as long as the minutes last.
+async def play_steps(
+    setup: Setup,
+    steps: Sequence[BenchStep],
+    status: Status,
+    shutdown: Shutdown,
+    show: Callable[[Measurement], None],
+) -> bool:
+    """Play steps in order, and return whether all have a result and reach their targets.
 
-    A step that is expected to take longer than the rest of them is left out. One that fails is recorded with
-    its reason, and the others follow. The server is stopped at the end, whatever the reason. Raises
-    `StorageError` if a result cannot be written.
+    The others follow a step that fails. The server is stopped at the end, whatever the reason.
+
+    Args:
+        show: called with each result at once; the title of a step that failed is its reason.
+
+    Raises `ServerFailed`, `InvalidModelConfig`: the model's own server does not start.
     """
-    end = time.monotonic() + 60 * minutes
-    try:
-        write_page(bench.record)
-        for number, step in enumerate(steps, start=1):
-            left_s, expected_s = end - time.monotonic(), bench.expected_s(step)
-            if bench.record.has_succeeded(step.name) or expected_s > left_s:
-                continue
-            with shutdown.unit(step.name):
-                doing = f"step {number} of {len(steps)}, {step.name} (takes about {expected_s:.0f} s)"
-                await bench.play(step, prefix_status(bench.status, doing), left_s)
-            write_page(bench.record)
-    finally:
-        await bench.stop()
+    is_good = True
+    with tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder:
+        bench = Bench(setup, status, Path(folder))
+        try:
+            for number, step in enumerate(steps, start=1):
+                bench.status = prefix_status(status, f"step {number} of {len(steps)}, {step.name}")
+                with shutdown.unit(step.name):
+                    measured = await bench.play(step)
+                is_good = is_good and measured.met is not False
+                show(measured)
+        finally:
+            await bench.stop()
+    return is_good
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text. A server's further lines are also in its log."""
-    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+def describe_environment(setup: Setup) -> Measurement:
+    """Return what is measured, and on which machine, as a table."""
+    this, gpus = machine(), read_gpus().usable
+    names = Counter(gpu.name for gpu in gpus)
+    hardware = ", ".join(f"{count} x {name}" for name, count in names.items()) or this.cpu
+    facts = {"CPU": this.cpu, "cores": str(this.cores), "host memory": f"{this.memory_gb:.0f} GB"}
+    for gpu in gpus:
+        capability = ".".join(map(str, gpu.capability))
+        facts[f"GPU {gpu.id}"] = f"{gpu.name}, {gpu.total} MiB, compute capability {capability}"
+        facts["driver"] = gpu.driver
+    facts |= versions()
+    rows = [{"name": name, "value": value} for name, value in facts.items()]
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    title = f"{setup.model_config.name} on {hardware}, {date}"
+    return Measurement(title, tables=[MeasuredTable("environment", rows)])
 
 
 def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
@@ -227,13 +215,13 @@ def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
     flags = setup.model_config.server.flags
     levels = _levels(setup.model_config, LEVELS)
     steps = [
-        BenchStep("start-cold", partial(measure_start, "cold"), restarts=True),
+        BenchStep("start-cold", partial(measure_start, "cold"), restarts=True, kind="start"),
         BenchStep("capacity", measure_capacity),
         BenchStep("tools", partial(measure_tool_calls, levels[len(levels) // 2])),
         BenchStep("cache-probe", lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status)),
         BenchStep("utilisation", measure_load),
         *(BenchStep(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
-        BenchStep("start-warm", partial(measure_start, "warm"), restarts=True),
+        BenchStep("start-warm", partial(measure_start, "warm"), restarts=True, kind="start"),
         *(
             BenchStep(name, partial(measure_schedule, *schedule), restarts=True, kind="schedule")
             for name, schedule in SCHEDULES.items()
@@ -274,11 +262,10 @@ def _levels(model_config: ModelConfig, levels: Sequence[int]) -> list[int]:
 async def measure_start(kind: str, bench: Bench) -> Measurement:
     """Start the server: `cold`, without compiled code as on a new machine, or `warm`."""
     await bench.stop()
-    # If an earlier try took too long, its compiled code stays, so that this one gets further.
-    if kind == "cold" and "start-cold" not in bench.record.steps:
-        await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
+    if kind == "cold":
+        bench.compiled = bench.folder
     rows = [{"start": kind, "seconds": await bench.start()}]
-    return Measurement(f"Start, {kind}", tables=[MeasuredTable("starts", rows, ("start", "seconds:.1f"))])
+    return Measurement(f"start, {kind}", tables=[MeasuredTable("starts", rows, ("start", "seconds:.1f"))])
 
 
 async def measure_capacity(bench: Bench) -> Measurement:
@@ -329,7 +316,7 @@ async def measure_schedule(unit: int, convoy_steps: int, bench: Bench) -> Measur
         levels = _levels(model_config, SCHEDULE_LEVELS)
         found = await measure_utilisation(bench.deployment, bench.setup, levels, bench.status)
     finally:
-        await bench.stop()  # the next step has the record's own server
+        await bench.stop()  # the next step has the configured server
     measured = found.tables[0].rows
     rows = [{"match unit": unit, "convoy steps": convoy_steps, **row} for row in measured]
     found.tables = [MeasuredTable("schedules", rows, turned=True)]

@@ -24,6 +24,7 @@ from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.rollouts import (
     LEAST_JUDGED,
     WARM_UP_CALLS,
+    Rollout,
     describe_rollouts,
     measure_rollouts,
     time_turns,
@@ -32,9 +33,30 @@ from speedrunner.plain.console import Status
 from speedrunner.store.records import CallNode, Turn
 from tests.instant_engine import open_engine as open_instant_engine
 from tests.probe_engines import Forgetful
-from tests.record_samples import ROW
 from tests.scripted_engine import Request, ScriptedEngine, call
 from tests.scripted_runs import Runs, script
+
+ROW = Rollout(
+    in_flight=16,
+    calls=8,
+    turns=128,
+    prompt=400_000,
+    output=40_000,
+    seconds=50.0,
+    output_per_s=800.0,
+    replay_per_s=832.0,
+    ratio=0.9615,
+    mean_in_flight=15.2,
+    of_maximum=0.998,
+    hit_rate=0.931,
+    queued=0,
+    client_ms=3.14,
+    transit_ms=1.5,
+    transit_p95_ms=4.25,
+    turn_ms=2.5,
+    turn_p95_ms=6.0,
+    worker_ms=None,
+)
 
 
 async def measured(

@@ -1,4 +1,4 @@
-"""The steps of `bench gpu`: which there are, and how they are played on one server within the minutes."""
+"""The steps of `bench gpu`: which there are, and how they are played on one server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import psutil
 import pytest
-from msgspec import structs
 
 from serving.engine.capacity import CacheConfig
 from serving.engine.endpoint import Endpoint
@@ -25,6 +24,7 @@ from speedrunner.bench.gpu.steps import (
     Bench,
     BenchStep,
     as_served,
+    describe_environment,
     describe_ratio,
     measure_capacity,
     play_steps,
@@ -32,11 +32,11 @@ from speedrunner.bench.gpu.steps import (
     with_folder,
 )
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.record import BenchRecord, describe_record, open_record, read_record_folder, subject_of
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.plain.console import Status
+from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from tests.gpu_kinds import GPUS
-from tests.record_samples import SUBJECT
 from tests.scripted_runs import Runs, script
 
 pytestmark = pytest.mark.process
@@ -126,169 +126,85 @@ async def test_a_running_server_on_this_machine_is_compared_with_the_claim_for_i
     bench._deployment = None
 
 
-async def run(bench: Bench, *steps: BenchStep, minutes: float = 10.0) -> None:
-    await play_steps(bench, steps, minutes, Shutdown(lambda line: None))
+async def run(setup: Setup, *steps: BenchStep, status: Status = lambda line: None) -> list[Measurement]:
+    """Play steps and return what is shown."""
+    shown: list[Measurement] = []
+    is_good = await play_steps(setup, steps, status, Shutdown(lambda line: None), shown.append)
+    assert is_good is all(measured.met is not False for measured in shown)
+    return shown
 
 
 async def test_all_steps_that_a_running_server_allows_have_a_result(
-    corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for levels in ("LEVELS", "LOAD_LEVELS"):
         monkeypatch.setattr(steps_module, levels, (2, 4))  # environments of more would need much memory
-    overrides = corridor(script()).overrides()
-    setup = playing_setup(overrides)
-    record = open_record(tmp_path, subject_of(setup, overrides))
-    said: list[str] = []
-    bench = Bench(setup, record, said.append)
-    await run(bench, *steps_of(setup), minutes=60.0)
-    expected = ["capacity", "tools", "cache-probe", "utilisation", "rollout-2", "rollout-4"]
-    assert list(record.steps) == expected
-    assert [step.reason for step in record.steps.values()] == [""] * 6
-    assert "step 4 of 6, utilisation (takes about 45 s)" in said
-    assert any("rollout-2 (takes about 60 s): pair 1 of 1 with 2 in flight" in line for line in said)
-    text = describe_record(record)
-    for heading in ("Environment", "Capacity", "Kinds", "Requests", "Utilisation", "Rollouts"):
-        assert f"\n{heading}\n" in text
-    assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
-    for row, level in zip(rows(record, "utilisation"), (2, 4), strict=True):
-        assert (row["in flight"], row["GPU busy"], row["requests running"]) == (level, None, None)
-    notes = record.steps["utilisation"].measured.notes  # type: ignore[union-attr]
-    assert "logs no steps" in notes[-1]
-
-
-def rows(record: BenchRecord, step: str) -> list[dict[str, int]]:
-    measured = record.steps[step].measured
-    assert measured is not None
-    return list(measured.tables[0].rows)
-
-
-@pytest.fixture
-def bench(corridor: Runs, tmp_path: Path) -> Bench:
-    """A record of the scripted engine."""
+    monkeypatch.setattr(steps_module, "LEAST_JUDGED", 2)  # no verdict on this machine's speed
     setup = playing_setup(corridor(script()).overrides())
-    return Bench(setup, open_record(tmp_path, SUBJECT), lambda line: None)
-
-
-class Played:
-    """Makes steps that note their names when they are played."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def step(
-        self,
-        name: str,
-        error: BaseException | None = None,
-        *,
-        restarts: bool = False,
-        kind: str = "capacity",
-    ) -> BenchStep:
-        async def play(bench: Bench) -> Measurement:
-            if restarts:
-                await bench.start()
-            assert bench.is_running
-            self.names.append(name)
-            if error is not None:
-                raise error
-            return Measurement(name)
-
-        return BenchStep(name, play, restarts, kind)
+    said: list[str] = []
+    shown = await run(setup, *steps_of(setup), status=said.append)
+    expected = ["capacity", "tools", "cache-probe", "utilisation", "rollout-2", "rollout-4"]
+    assert [measured.title.partition(":")[0] for measured in shown] == expected
+    assert any("rollout-2: pair 1 of 1 with 2 in flight" in line for line in said)
+    tables = [measured.tables[0] for measured in shown]
+    assert tables[0].rows[0]["conversations"] == 1000 // (8192 // 32)
+    for row, level in zip(tables[3].rows, (2, 4), strict=True):
+        assert (row["in flight"], row["GPU busy"], row["requests running"]) == (level, None, None)
+    assert "logs no steps" in shown[3].notes[-1]
 
 
 @pytest.fixture
-def played() -> Played:
-    return Played()
+def setup(corridor: Runs) -> Setup:
+    """A setup with the scripted engine."""
+    return playing_setup(corridor(script()).overrides())
 
 
-def reasons(bench: Bench) -> dict[str, str]:
-    return {name: step.reason for name, step in read_record_folder(bench.record.folder).steps.items()}
+@pytest.fixture
+def bench(setup: Setup, tmp_path: Path) -> Bench:
+    return Bench(setup, lambda line: None, tmp_path)
 
 
-async def forever() -> Measurement:
-    found: Measurement = await asyncio.Future()
-    return found
+async def test_the_others_follow_a_step_that_fails(setup: Setup) -> None:
+    async def fail(bench: Bench) -> Measurement:
+        raise RequestFailed("the engine said no\n  log: x")
+
+    async def succeed(bench: Bench) -> Measurement:
+        assert bench.is_running
+        return Measurement("done")
+
+    failed, done = await run(setup, BenchStep("a", fail), BenchStep("b", succeed))
+    assert (failed.title, failed.met) == ("a: the engine said no", False)
+    assert (done.title, done.met) == ("b: done", None)
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (RequestFailed("the engine said no\n  log: x"), "RequestFailed: the engine said no"),
-        (KeyError("gone"), "KeyError: 'gone'"),
-        (TimeoutError("no answer"), "TimeoutError: no answer"),
-    ],
-)
-async def test_a_failed_step_is_recorded_does_not_stop_the_others_and_is_tried_again(
-    bench: Bench, played: Played, error: Exception, reason: str
-) -> None:
-    await run(bench, played.step("a", error), played.step("b"))
-    assert reasons(bench) == {"a": reason, "b": ""}
-    assert type(error).__name__ in bench.record.steps["a"].traceback
-    await run(bench, played.step("a"), played.step("b"))
-    assert reasons(bench) == {"a": "", "b": ""}
-    assert played.names == ["a", "b", "a"]
-
-
-async def test_a_step_that_exceeds_its_bound_is_ended(
-    bench: Bench, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = asyncio.Event()
-
-    async def hang(bench: Bench) -> Measurement:
-        try:
-            return await forever()
-        finally:
-            monkeypatch.undo()
-            ended.set()
-
-    async def shorten(bench: Bench) -> Measurement:
-        monkeypatch.setattr(steps_module, "LONGEST_S", 0.0)
-        return Measurement("a")
-
-    first, second = (BenchStep(name, play, kind="capacity") for name, play in (("a", shorten), ("b", hang)))
-    await run(bench, first, second, played.step("c", restarts=True))
-    assert reasons(bench) == {"a": "", "b": "it took longer than its limit of 0 s", "c": ""}
-    assert ended.is_set()
-
-
-async def test_a_step_that_does_not_fit_into_the_minutes_is_left_out_and_a_shorter_one_is_played(
-    bench: Bench, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        steps_module, "EXPECTED_S", {"capacity": (0, 30), "tools": (0, 200), "start-cold": (0, 100)}
-    )
-    long, short = played.step("a", kind="tools"), played.step("b")
-    await run(bench, long, short, minutes=1.0)  # attached: no time for a start is kept
-    assert played.names == ["b"]
-    config = bench.setup.config
-    bench.setup = replace(
-        bench.setup, config=structs.replace(config, serving=structs.replace(config.serving, url=None))
-    )
-    restart = played.step("c", restarts=True, kind="start-cold")
-    assert [bench.expected_s(each) for each in (long, short, restart)] == [300, 130, 100]
-
-
-async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
-    bench: Bench, played: Played
-) -> None:
-    shutdown = Shutdown(lambda line: None)
+async def test_the_server_is_stopped_after_an_interruption(setup: Setup) -> None:
+    shutdown, seen = Shutdown(lambda line: None), list[Bench]()
 
     async def interrupted(bench: Bench) -> Measurement:
+        seen.append(bench)
         shutdown._on_signal(2)
-        return await forever()
+        return await asyncio.Future()
 
-    steps = [played.step("a"), BenchStep("b", interrupted, kind="capacity")]
     with pytest.raises(Interrupted):
-        await shutdown.run(play_steps(bench, steps, 20.0, shutdown))
-    assert reasons(bench) == {"a": ""}
-    assert not bench.is_running
-    await run(bench, steps[0], played.step("b"))
-    assert played.names == ["a", "b"]
+        await shutdown.run(
+            play_steps(
+                setup, [BenchStep("a", interrupted)], lambda line: None, shutdown, lambda measured: None
+            )
+        )
+    assert not seen[0].is_running
 
 
-def test_servers_keep_compiled_code_in_the_record_s_folder(bench: Bench) -> None:
+def test_a_cold_start_has_an_own_folder_for_compiled_code(bench: Bench) -> None:
     before = bench.setup.model_config.server.env
-    after = with_folder(bench.setup.model_config, bench.compiled).server.env
+    after = with_folder(bench.setup.model_config, bench.folder).server.env
     added = {name: after[name] for name in after.keys() - before}
     assert {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"} <= added.keys()
-    assert all(str(path).startswith(f"{bench.compiled.resolve()}/") for path in added.values())
+    assert all(str(path).startswith(f"{bench.folder.resolve()}/") for path in added.values())
     assert len(set(added.values())) == len(added)
+
+
+def test_the_environment_names_model_and_software(setup: Setup) -> None:
+    described = describe_environment(setup)
+    names = {row["name"] for row in described.tables[0].rows}
+    assert described.title.startswith(f"{setup.model_config.name} on ")
+    assert {"CPU", "cores", "python"} <= names

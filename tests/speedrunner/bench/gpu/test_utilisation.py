@@ -1,4 +1,4 @@
-"""The means of a server's load between two readings; tests/engine/test_gpu_record.py has real ones."""
+"""The means of a server's load between two readings; tests/engine/test_gpu_steps.py has real ones."""
 
 from __future__ import annotations
 
