@@ -115,8 +115,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         prices: USD per million tokens.
         path: folder with the weights; a relative one counts from the checkout.
         lora: folder with a LoRA adapter of these weights, in PEFT's format; the adapter answers all requests.
-        recipe: script that creates `path`, relative to `models/`. Before each start it is run as `python
-            RECIPE --out FOLDER`; it must leave an up-to-date folder alone.
+        recipe: script that creates `path`, relative to `models/`, with its arguments. Before each start it is
+            run as `python RECIPE --out FOLDER`; it must leave an up-to-date folder alone.
         id: the model's id on the Hugging Face hub.
         revision: commit of that repository, so that a run records exactly what it used; a branch may move.
         base_url: address of a hosted model's OpenAI-compatible API; no server is started for it.
@@ -143,7 +143,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         replicas: copies of the model behind one address (data parallel). Each has its own cache; the request
             header `X-data-parallel-rank` chooses one.
         load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
-        shape: the name of that shape in `models/shapes/build_shapes.py`.
+        shape: the name of that shape in `models/shapes/shapes.yaml`.
         server: vLLM's own options.
     """
 

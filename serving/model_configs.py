@@ -17,9 +17,6 @@ from speedrunner.plain.plain_yaml import NotPlain, read_yaml_file
 CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS = CHECKOUT / "models"
 
-SHAPES = "shapes/build_shapes.py"
-"""The recipe, relative to `MODELS`, that creates model folders without weights."""
-
 ROLES = ("actor", "inducer")
 
 STRING_TOKENS = {"actor": 1024, "inducer": 8192}
@@ -170,8 +167,8 @@ def _model_config(content: object, used: Collection[str] = ROLES) -> ModelConfig
         raise WrongData(*problems)
     if model_config.load_format != "dummy":
         return model_config
-    folder = f".cache/models/{model_config.shape}-shape"
-    return msgspec.structs.replace(model_config, path=folder, recipe=SHAPES, id=None, revision=None)
+    folder, recipe = f".cache/models/{model_config.shape}-shape", f"random/build.py {model_config.shape}"
+    return msgspec.structs.replace(model_config, path=folder, recipe=recipe, id=None, revision=None)
 
 
 def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterator[str]:
@@ -206,7 +203,7 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
             f" {model_config.context} tokens"
         )
     if model_config.load_format == "dummy" and model_config.shape is None:
-        yield "`load_format: dummy` needs a `shape` (models/shapes/build_shapes.py lists them)"
+        yield "`load_format: dummy` needs a `shape` (models/shapes/shapes.yaml lists them)"
     flags = model_config.server.flags
     if model_config.cache == "hybrid" and "prefix-match-unit" not in flags:
         yield "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from serving import weights
 from serving.engine.capacity import Capacity, capacity_of, graph_sizes, shape_of, step_tokens
@@ -17,6 +16,7 @@ from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import MODELS
 from serving.weights import model_path, prepare
+from speedrunner.plain.plain_yaml import read_yaml_file
 
 SHAPES = MODELS / "shapes" / "shapes.yaml"
 """The published sizes of models, by the `shape` of a model config."""
@@ -186,8 +186,7 @@ def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
     else:
         place = weights.config_file(model_config.id, model_config.revision, fetch=model_config.shape is None)
     if place is None or not place.exists():
-        known = yaml.safe_load(SHAPES.read_text("utf-8"))
-        return known.get(model_config.shape) if model_config.shape else None
+        return read_yaml_file(SHAPES)["shapes"].get(model_config.shape)
     return weights.read_json(place) or None
 
 

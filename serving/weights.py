@@ -74,8 +74,8 @@ def recipe_command(model_config: ModelConfig) -> list[str] | None:
     """Return the command that creates the model's folder; `None` if the model config has no recipe."""
     if model_config.recipe is None:
         return None
-    shape = ["--shape", str(model_config.shape)] if model_config.load_format == "dummy" else []
-    return [sys.executable, str(MODELS / model_config.recipe), *shape, "--out", model_path(model_config)]
+    script, *arguments = shlex.split(model_config.recipe)
+    return [sys.executable, str(MODELS / script), *arguments, "--out", model_path(model_config)]
 
 
 def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:

@@ -68,8 +68,8 @@ def fake_driver(patch: pytest.MonkeyPatch, *gpus: Gpu, error: int | None = None)
 
 
 def shapes() -> dict[str, dict[str, Any]]:
-    """The configurations that models/shapes/build_shapes.py knows, by name."""
-    spec = importlib.util.spec_from_file_location("shapes_build", MODELS / "shapes" / "build_shapes.py")
+    """The configurations that models/random/build.py knows, by name."""
+    spec = importlib.util.spec_from_file_location("shapes_build", MODELS / "random" / "build.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

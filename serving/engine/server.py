@@ -1,22 +1,19 @@
 """A vLLM server that we own: started from a model config, awaited, and stopped on every way out.
 
-Its folders are a private one, and those for what its libraries compile, in a Slurm job on the node's own
-disk. Several libraries lock their files, which is slow or fails on NFS. They load code from these folders, so
-no one else may be able to write there.
+Its folders are a private one, and those for what its libraries compile. Several of them lock their files,
+which is slow or fails on NFS, and load code from there, so no one else may be able to write there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import re
 import secrets
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -205,7 +202,7 @@ class VllmServer:
             # The server must not listen to other machines, whatever the machine's name resolves to.
             **LOOPBACK,
             "TMPDIR": str(self.folder),  # other files that it leaves behind are removed with the folder
-            **cache_settings({**os.environ, **settings}, self.folder),
+            **cache_settings({**os.environ, **settings}),
             **device_settings(self._gpus),
             **settings,
         }
@@ -339,10 +336,8 @@ def _clean_lines(text: bytes) -> list[str]:
     return [line for line in cleaned if line]
 
 
-log = logging.getLogger(__name__)
-
 CACHE_VARIABLE = "SPEEDRUNNER_CACHE"
-"""Environment variable: the user's own folder for all caches."""
+"""Environment variable: the folder for all caches. Only this user may be able to write there."""
 
 USUAL_CACHES = {
     "VLLM_CACHE_ROOT": "~/.cache/vllm",  # also for the caches of DeepGEMM and torch.compile
@@ -359,50 +354,17 @@ TEMPORARY_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "QUACK_CACH
 """Caches that a library would put into a temporary folder, where another user could have placed code."""
 
 
-def cache_settings(environment: Mapping[str, str], private: Path) -> dict[str, str]:
-    """Return the variables of the caches that the environment does not set.
-
-    With `SPEEDRUNNER_CACHE` all are in that folder. In a Slurm job they are in a folder of this user below
-    SLURM_TMPDIR, TMPDIR or /tmp, on the node's own disk. A job that is requeued to the node finds them again
-    if the site keeps that folder.
-
-    Args:
-        private: a folder that no one else can enter, for the caches if others could write into theirs.
+def cache_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the caches that the environment does not set: all in the folder that
+    SPEEDRUNNER_CACHE names, as in our Slurm jobs; without it, those of `TEMPORARY_CACHES` in the user's home.
     """
-    if environment.get(CACHE_VARIABLE) or "SLURM_JOB_ID" in environment:
-        base = _find_cache_folder(environment)
-        folders = {
-            variable: (private / "caches" if base is None else base) / variable.partition("_")[0].lower()
-            for variable in USUAL_CACHES
-        }
+    if chosen := environment.get(CACHE_VARIABLE):
+        base = Path(chosen).expanduser().absolute()
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders = {variable: base / variable.partition("_")[0].lower() for variable in USUAL_CACHES}
     else:
         folders = {variable: Path(USUAL_CACHES[variable]).expanduser() for variable in TEMPORARY_CACHES}
     return {variable: str(folder) for variable, folder in folders.items() if not environment.get(variable)}
-
-
-def _find_cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """Return the folder of all caches, created if it is missing; `None` if others could put code into it."""
-    if chosen := environment.get(CACHE_VARIABLE):
-        folder = Path(chosen).expanduser().absolute()
-    else:
-        temporary = (environment.get(name, "") for name in ("SLURM_TMPDIR", "TMPDIR"))
-        parent = next((folder for folder in temporary if folder and Path(folder).is_dir()), "/tmp")
-        folder = Path(parent) / f"speedrunner-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.lstat()
-    except OSError as error:
-        log.warning(
-            "caching in %s is off: %s; set %s to another folder", folder, error.strerror, CACHE_VARIABLE
-        )
-        return None
-    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
-        return folder
-    log.warning(
-        "caching in %s is off: the folder must be yours, and no one else may enter it (chmod 700)",
-        folder,
-    )
-    return None
 
 
 LONGEST_FOLDER = 68

@@ -1,4 +1,4 @@
-"""The recipes of the random models, `build.py` and `hybrid.py` in `models/random`, as commands."""
+"""The recipe of the random models, as a command."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def test_a_build_of_the_hybrid_model_in_place_of_the_other_one_s_has_the_bytes_o
 
 def test_a_finished_build_is_left_as_it_is(folder: Path) -> None:
     before = (folder / "model.safetensors").stat()
-    again = run_recipe("build.py", folder)
+    again = run_recipe("tiny-random", folder)
     assert again.stdout == ""
     assert (folder / "model.safetensors").stat() == before
 
 
 def test_a_folder_that_is_not_a_build_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    refused = run_recipe("build.py", tmp_path)
+    refused = run_recipe("tiny-random", tmp_path)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"error: {tmp_path} exists and was not built by this recipe: name another folder, or remove it\n"
+        f"error: {tmp_path} exists and was not built here: name another folder, or remove it\n"
     )
     assert (tmp_path / "notes.txt").read_text() == "mine"

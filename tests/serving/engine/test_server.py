@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -331,71 +330,18 @@ def test_new_lines_are_read_once_and_whole(tmp_path: Path) -> None:
     assert read_new_lines(file, end) == ([], end)
 
 
-JOB = {"SLURM_JOB_ID": "7"}
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Path:
-    """The node's own disk."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def private(tmp_path: Path) -> Path:
-    return tmp_path / "private"
-
-
 def below(folder: Path, settings: dict[str, str]) -> set[str]:
     return {name for name, value in settings.items() if Path(value).is_relative_to(folder)}
 
 
-def test_outside_of_a_job_only_what_libraries_put_into_temporary_folders_is_moved_home(private: Path) -> None:
-    settings = cache_settings({"TMPDIR": "/var/tmp"}, private)
-    assert set(settings) == set(TEMPORARY_CACHES)
-    assert below(Path.home() / ".cache", settings) == set(TEMPORARY_CACHES)
+def test_only_what_libraries_put_into_temporary_folders_is_moved_home() -> None:
+    settings = cache_settings({"TMPDIR": "/var/tmp"})
+    assert below(Path.home() / ".cache", settings) == set(settings) == set(TEMPORARY_CACHES)
 
 
-@pytest.mark.parametrize("variable", ["SLURM_TMPDIR", "TMPDIR"])
-def test_in_a_job_all_caches_are_in_a_folder_of_the_user_on_the_nodes_disk(
-    disk: Path, private: Path, variable: str
-) -> None:
-    base = disk / f"speedrunner-{os.getuid()}"
-    settings = cache_settings({**JOB, variable: str(disk)}, private)
-    assert below(base, settings) == set(USUAL_CACHES)
-    assert len(set(settings.values())) == len(USUAL_CACHES)
-    assert stat.S_IMODE(base.stat().st_mode) == 0o700
-    assert cache_settings({**JOB, variable: str(disk)}, private) == settings  # as after a requeue
-
-
-def test_the_users_own_folder_for_all_caches_wins(disk: Path, private: Path) -> None:
-    own = disk / "mine" / "caches"
-    for environment in ({}, JOB):
-        settings = cache_settings({**environment, "SPEEDRUNNER_CACHE": str(own), "TMPDIR": "/tmp"}, private)
-        assert below(own, settings) == set(USUAL_CACHES)
-
-
-def test_a_cache_that_the_user_has_placed_stays_there(disk: Path, private: Path) -> None:
-    environment = {**JOB, "TMPDIR": str(disk), "TRITON_CACHE_DIR": "/elsewhere"}
-    assert set(cache_settings(environment, private)) == set(USUAL_CACHES) - {"TRITON_CACHE_DIR"}
-    assert cache_settings(dict.fromkeys(USUAL_CACHES, "/elsewhere"), private) == {}
-
-
-@pytest.mark.parametrize("trap", ["open to others", "a link", "a file"])
-def test_a_folder_that_others_may_have_prepared_is_not_used(
-    disk: Path, private: Path, tmp_path: Path, trap: str
-) -> None:
-    folder = disk / f"speedrunner-{os.getuid()}"
-    if trap == "open to others":
-        folder.mkdir()
-        folder.chmod(0o770)
-    elif trap == "a link":
-        (tmp_path / "theirs").mkdir(mode=0o700)
-        folder.symlink_to(tmp_path / "theirs")
-    else:
-        folder.touch()
-    with unittest.TestCase().assertLogs(level="WARNING") as logged:
-        settings = cache_settings({**JOB, "TMPDIR": str(disk)}, private)
-    assert below(private, settings) == set(USUAL_CACHES)
-    assert f"caching in {folder} is off" in logged.output[0]
+def test_all_caches_are_in_the_chosen_folder_but_those_that_the_user_has_placed(tmp_path: Path) -> None:
+    own = tmp_path / "mine" / "caches"
+    settings = cache_settings({"SPEEDRUNNER_CACHE": str(own), "TRITON_CACHE_DIR": "/elsewhere"})
+    assert below(own, settings) == set(settings) == set(USUAL_CACHES) - {"TRITON_CACHE_DIR"}
+    assert len(set(settings.values())) == len(settings)
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700

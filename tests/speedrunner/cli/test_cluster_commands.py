@@ -228,7 +228,7 @@ class TestPrinting:
         assert not Path(made[3]).exists()
         assert shlex.split(recipe)[1:] == [
             str(CHECKOUT / "models/random/build.py"),
-            *["--out", str(CHECKOUT / ".cache/models/tiny-random")],
+            *["tiny-random", "--out", str(CHECKOUT / ".cache/models/tiny-random")],
         ]
         words = shlex.split(server)
         assert "VLLM_CPU_KVCACHE_SPACE=1" in words
@@ -236,7 +236,7 @@ class TestPrinting:
 
     def test_replicas_and_random_weights_stand_in_it(self) -> None:
         words = shlex.split(shell_command(adapt(load_model_config("qwen3-8b"), 2, "dummy")))
-        assert words[1:4] == [str(CHECKOUT / "models/shapes/build_shapes.py"), "--shape", "qwen3-8b"]
+        assert words[1:4] == [str(CHECKOUT / "models/random/build.py"), "qwen3-8b", "--out"]
         assert words[words.index("--data-parallel-size") + 1] == "2"
         assert words[words.index("--load-format") + 1] == "dummy"
         assert "--revision" not in words
