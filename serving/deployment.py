@@ -125,9 +125,9 @@ class Deployment:
                 await model.close()
 
     @property
-    def in_flight(self) -> set[int | None]:
-        """The replicas that requests of any client wait for; `None` in it means any replica."""
-        return set().union(*(engine.in_flight for engine in self._engines))
+    def is_busy(self) -> bool:
+        """Whether requests of any client wait for answers."""
+        return any(engine.is_busy for engine in self._engines)
 
     @property
     def queued(self) -> int:
@@ -271,7 +271,7 @@ async def deploy(
         if not model_config.hosted:
             patience_s = options.hang_timeout_s or patience_for(model_config.context)
             await stack.enter_async_context(
-                watch(endpoint, patience_s, lambda: deployment.in_flight, deployment.hung)
+                watch(endpoint, patience_s, lambda: deployment.is_busy, deployment.hung)
             )
         await deployment.open()
         yield deployment

@@ -130,7 +130,7 @@ class _Request(Generic[T]):
     Attributes:
         form: type of the answer, with the fields that it must have.
         prompt_bound: upper bound of its prompt's tokens.
-        replica, cacheable: see `Engine.complete`.
+        cacheable: see `Engine.complete`.
         tries: number of started tries.
         started: monotonic time of the last one's start.
         failures: tries that may have cost tokens.
@@ -142,7 +142,6 @@ class _Request(Generic[T]):
     prompt_bound: int
     max_tokens: int
     labels: dict[str, str]
-    replica: int | None = None
     cacheable: int | None = None
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     tries: int = 0
@@ -194,14 +193,14 @@ class Engine:
         self._takes_messages = False
         """Whether it has answered a request of messages."""
         self._not_before = 0.0
-        self._waiting: dict[asyncio.Timeout, int | None] = {}
+        self._waiting = set[asyncio.Timeout]()
         self._client = endpoint.client(self._retry.timeout_s)
         self._api = endpoint.base_url.removeprefix(endpoint.root)
 
     @property
-    def in_flight(self) -> set[int | None]:
-        """The replicas that requests wait for; `None` in it means any replica."""
-        return set(self._waiting.values())
+    def is_busy(self) -> bool:
+        """Whether requests wait for answers."""
+        return bool(self._waiting)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -234,7 +233,7 @@ class Engine:
         content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         send = self._post("completions", content, len(prompt), max_tokens, headers)
-        request = _Request(send, TokenCompletion, len(prompt), max_tokens, labels, replica, cacheable)
+        request = _Request(send, TokenCompletion, len(prompt), max_tokens, labels, cacheable)
         response = await self._send(request)
         self.note_response(response)
         ids = response.answer.choices[0].token_ids
@@ -379,7 +378,7 @@ class Engine:
     async def _exchange(self, request: _Request[T]) -> tuple[T, Usage]:
         """Send the request once and read its answer; `give_up` ends the wait. Raises as `try_once`."""
         waiting = asyncio.timeout(None)
-        self._waiting[waiting] = request.replica
+        self._waiting.add(waiting)
         try:
             async with waiting:
                 answer, usage = await try_once(request.send, request.form)
@@ -387,7 +386,7 @@ class Engine:
             reason = "it hangs: its counters no longer change"
             raise TryFailed(reason, status="aborted", lost=True, hung=True) from error
         finally:
-            del self._waiting[waiting]
+            self._waiting.discard(waiting)
         if request.form is TokenCompletion and usage.prompt != request.prompt_bound:
             counts = f"{usage.prompt} prompt tokens, but the request has {request.prompt_bound}"
             raise TryFailed(f"the answer to another request: it counts {counts}")

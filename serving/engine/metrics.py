@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
@@ -20,33 +18,13 @@ from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
 from serving.usage import MAX_INTEGER, Counters
 
-
-class Activity(msgspec.Struct, frozen=True):
-    """The current activity of an engine.
-
-    Attributes:
-        done: by replica, the sum of its counters and the used share of its cache; progress changes at least
-            one of them. The key `None` means all replicas together.
-        running: the replicas with requests to work on, from any client.
-    """
-
-    done: dict[int | None, float] = {}
-    running: frozenset[int] = frozenset()
-
-
-_ACTIVITY = {
-    "vllm:prompt_tokens_total",
-    "vllm:generation_tokens_total",
-    "vllm:iteration_tokens_total_count",
-    "vllm:request_success_total",
-}
-"""Counters that grow with each step that produces output."""
-
-_CACHE_USE = "vllm:kv_cache_usage_perc"
-"""A gauge from 0 to 1. It also changes at each step of a prefill. vLLM 0.32 updates the counters above only
-for steps with output, and only the last step of a prompt has output."""
-
-_RUNNING = "vllm:num_requests_running"
+_PROGRESS = (
+    *("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:iteration_tokens_total_count"),
+    *("vllm:request_success_total", "vllm:kv_cache_usage_perc"),
+)
+"""Counters that grow with each step that produces output, and the used share of the cache. It also changes at
+each step of a prefill: vLLM 0.32 updates the counters only for steps with output, and only the last step of a
+prompt has output."""
 
 
 class Metrics:
@@ -86,18 +64,9 @@ class Metrics:
                 for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
             ]
 
-    def activity(self) -> Activity:
-        """Return the engine's current activity."""
-        done: dict[int | None, float] = {None: 0.0}
-        running: set[int] = set()
-        for sample in self.samples(*_ACTIVITY, _CACHE_USE, _RUNNING):
-            replica = int(sample.labels.get("engine", 0))
-            if sample.name != _RUNNING:
-                for place in (replica, None):
-                    done[place] = done.get(place, 0.0) + sample.value
-            elif sample.value:
-                running.add(replica)
-        return Activity(done, frozenset(running))
+    def progress(self) -> list[str]:
+        """Return the lines of which an engine that works changes at least one."""
+        return [line for line in self._lines if line.startswith(_PROGRESS)]
 
     def sums(self, *names: str) -> dict[str, float]:
         """Return the sums over all replicas of the samples with these names (without vLLM's prefix).
@@ -149,8 +118,6 @@ async def read_counters(endpoint: Endpoint) -> Counters:
     return (await read_metrics(endpoint)).counters()
 
 
-log = logging.getLogger(__name__)
-
 FLOOR_S = 300.0
 """Least patience in seconds: a new engine may still compile kernels. An estimate, not measured on a GPU."""
 
@@ -174,43 +141,30 @@ def patience_for(context: int) -> float:
 async def watch(
     endpoint: Endpoint,
     patience_s: float,
-    in_flight: Callable[[], set[int | None]],
+    is_busy: Callable[[], bool],
     on_hang: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
     """Watch an engine while the context lasts.
 
     Args:
-        patience_s: how long the engine may show no progress while requests run, in seconds. These are our
-            requests, and others' that the engine itself reports.
-        in_flight: the replicas that our requests wait for now; `None` in it means any replica.
+        patience_s: how long the engine may show no progress while our requests wait for it, in seconds.
+        is_busy: whether requests wait.
         on_hang: called when it hangs; then the watch continues.
     """
 
     async def watch() -> None:
-        seen = Activity()
-        moved: dict[int | None, float] = {}
+        seen, moved = list[str](), time.monotonic()
         while True:
             await asyncio.sleep(min(patience_s / 6, 10.0))
+            progress = seen  # a server that shuts down refuses connections, and may keep old ones for ever
+            with contextlib.suppress(ServerFailed):
+                progress = (await read_metrics(endpoint)).progress()
             now = time.monotonic()
-            try:
-                activity = (await read_metrics(endpoint)).activity()
-            except ServerFailed:
-                # No progress for requests of ours that still wait: a server that shuts down refuses new
-                # connections, and may keep the old ones for ever. Nothing else runs: an engine that starts
-                # again must not be taken for one that hangs.
-                activity = Activity(seen.done)
-            except Exception:
-                log.exception("the watchdog cannot read the engine's counters")
-                continue
-            busy = in_flight() | activity.running
-            for replica in {*moved, *busy}:
-                idle = replica not in busy
-                if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
-                    moved[replica] = now
-            seen = activity
-            if any(now - since > patience_s for since in moved.values()):
+            if progress != seen or not is_busy():
+                seen, moved = progress, now
+            elif now - moved > patience_s:
                 await on_hang()
-                moved.clear()
+                moved = now
 
     task = asyncio.create_task(watch(), name="watchdog")
     try:

@@ -26,12 +26,7 @@ from serving.deployment import Deployment
 from serving.engine.client import Prompt, run_together
 from serving.engine.gpus import Nvml, read_gpus
 from serving.engine.metrics import Metrics, read_metrics
-from serving.engine.server_processes import (
-    cpu_seconds,
-    find_server_gpus,
-    find_strangers,
-    server_processes,
-)
+from serving.engine.server_processes import cpu_seconds, find_server_gpus, server_processes
 from serving.errors import ServerFailed
 from serving.model import Model
 from serving.usage import Counters, Usage
@@ -217,15 +212,14 @@ class TokenMeter:
         return sum(await run_together(send, range(len(prompts)), len(prompts)), Usage())
 
     def _find_disturbance(self, before: Metrics, after: Metrics, used: Usage) -> str:
-        """Return what else the engine or its GPUs did meanwhile; empty if nothing is known."""
+        """Return what else the engine did meanwhile; empty if nothing is known."""
         if after.counters() - before.counters() != Counters.of(used):
             return "other requests, or retries: the engine counted other tokens"
         if any(sum(each.sums("num_requests_running").values()) for each in (before, after)):
             return "other requests were in flight"
         if after.sums("num_preemptions_total") != before.sums("num_preemptions_total"):
             return "the engine preempted requests"
-        others = find_strangers(map(self._nvml.read, self._uuids), self._processes)
-        return f"other processes on the GPU: {', '.join(map(str, sorted(others)))}" if others else ""
+        return ""
 
     def _cpu_s(self) -> float:
         return sum(cpu_seconds(self._processes).values())

@@ -10,13 +10,12 @@ import typer
 from msgspec import to_builtins
 
 from serving.gpu_check import require_gpus
-from serving.options import running_endpoint
 from serving.sizing import fit
 from speedrunner.bench import measurement
 from speedrunner.bench.caching import measure_caching
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.forced_answers import compare_run
-from speedrunner.bench.gpu.steps import as_served, describe_environment, play_steps, steps_of
+from speedrunner.bench.gpu.steps import describe_environment, play_steps, steps_of
 from speedrunner.bench.measurement import Measurement, as_text
 from speedrunner.bench.probes import measure_cache, measure_tools
 from speedrunner.bench.rollouts import measure_rollouts
@@ -45,14 +44,12 @@ def numbers(option: str, text: str) -> list[int]:
 
 
 def fitted_setup(overrides: list[str]) -> Setup:
-    """Return a setup; its model is fitted to the GPUs here, or to a running server. Raises `InvalidConfig`,
+    """Return a setup; if a server is started, its model is fitted to the GPUs here. Raises `InvalidConfig`,
     `InvalidModelConfig`, `ServerFailed`."""
     setup = playing_setup(overrides)
     if setup.config.serving.url is None:
         (gpus,) = require_gpus([setup.model_config], say_error)
         setup = replace(setup, model_config=fit(setup.model_config, gpus))
-    elif endpoint := running_endpoint(setup.model_config, setup.config.serving):
-        setup = replace(setup, model_config=as_served(setup.model_config, endpoint))
     return setup
 
 

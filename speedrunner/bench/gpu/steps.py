@@ -16,10 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from serving.deployment import Deployment, deploy, server_log
-from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import read_gpus
 from serving.engine.server import USUAL_CACHES
-from serving.engine.server_processes import option_of, server_processes
+from serving.engine.server_processes import server_processes
 from serving.errors import ServingError
 from serving.model_config import CONVOY_STEPS, ModelConfig
 from serving.sizing import MATCH_UNIT, SEQUENCES, cache_on
@@ -243,13 +242,6 @@ def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
     if only:
         return [step for step in possible if {step.name, step.kind} & set(only)]
     return [step for step in possible if step.kind != "schedule"]
-
-
-def as_served(model_config: ModelConfig, endpoint: Endpoint) -> ModelConfig:
-    """Return the model config with a running server's own number of sequences, if its processes are found."""
-    sequences = option_of(server_processes(endpoint), SEQUENCES)
-    is_known = sequences is not None and sequences.isdigit()
-    return model_config.with_flags({SEQUENCES: int(sequences or 0)}) if is_known else model_config
 
 
 def _levels(model_config: ModelConfig, levels: Sequence[int]) -> list[int]:

@@ -73,20 +73,6 @@ def test_each_engine_has_its_part_of_the_blocks_of_which_vllm_shows_the_sum() ->
     ]
 
 
-USE = """\
-vllm:generation_tokens_total{{engine="0"}} 7
-vllm:generation_tokens_total{{engine="1"}} 5
-vllm:kv_cache_usage_perc{{engine="0"}} 0.25
-vllm:kv_cache_usage_perc{{engine="1"}} {}
-"""
-
-
-def test_the_used_share_of_a_cache_is_activity_of_its_engine_alone() -> None:
-    before, after = (Metrics(USE.format(share)).activity().done for share in (0.5, 0.375))
-    assert before == {None: 12.75, 0: 7.25, 1: 5.5}
-    assert {replica for replica in before if before[replica] != after[replica]} == {None, 1}
-
-
 LOOKS = 15
 """Readings without an alarm after which an engine counts as left alone: more than its patience."""
 
@@ -123,7 +109,7 @@ class Reading:
 
 async def watched(
     metrics: Callable[[int], str | Exception],
-    in_flight: set[int | None],
+    is_busy: bool,
     monkeypatch: pytest.MonkeyPatch,
     *,
     enough: int = 1,
@@ -132,54 +118,35 @@ async def watched(
     reading = Reading(metrics, enough)
     monkeypatch.setattr("serving.engine.metrics.read_metrics", reading.read)
     async with asyncio.timeout(HANGS_S):
-        async with watch(Endpoint("http://unused/v1"), 0.06, lambda: in_flight, reading.alarm):
+        async with watch(Endpoint("http://unused/v1"), 0.06, lambda: is_busy, reading.alarm):
             await reading.ended.wait()
     return reading.alarms
 
 
-def tokens(count: int, replica: int = 0) -> str:
-    return f'vllm:generation_tokens_total{{engine="{replica}"}} {count}\n'
+def tokens(count: int) -> str:
+    return f'vllm:generation_tokens_total{{engine="0"}} {count}\n'
 
 
-RUNNING = 'vllm:num_requests_running{engine="0"} 2.0\n'
-
-
-@pytest.mark.parametrize(
-    ("metrics", "in_flight"),
-    [
-        (lambda look: tokens(7), {0}),
-        (lambda look: tokens(7), {None}),
-        (lambda look: tokens(7) + RUNNING, set()),  # other clients' requests
-        (lambda look: tokens(look) + tokens(7, 1), {0, 1}),  # one of two replicas
-        (lambda look: ServerFailed("nothing answers"), {0}),
-    ],
-)
-async def test_an_engine_without_progress_is_an_alarm(
-    metrics: Callable[[int], str | Exception], in_flight: set[int | None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("metrics", [lambda look: tokens(7), lambda look: ServerFailed("nothing answers")])
+async def test_each_patience_without_progress_is_an_alarm(
+    metrics: Callable[[int], str | Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await watched(metrics, in_flight, monkeypatch) == 1
+    assert await watched(metrics, True, monkeypatch, enough=3) == 3
 
 
 @pytest.mark.parametrize(
-    ("metrics", "in_flight"),
+    ("metrics", "is_busy"),
     [
-        (lambda look: tokens(7), set()),  # nothing to do
-        (lambda look: tokens(look), {0}),
-        (lambda look: tokens(look) + tokens(7, 1), {0}),
-        (lambda look: tokens(look) + tokens(7, 1), {None}),  # any replica may answer
-        (lambda look: tokens(7) + f'vllm:kv_cache_usage_perc{{engine="0"}} {look / 1000}\n', {0}),  # prefill
-        # It died and starts again; requests wait for the restart, not for an answer.
-        (lambda look: tokens(7) + RUNNING if look == 1 else ServerFailed("nothing answers"), set()),
+        (lambda look: tokens(7), False),  # nothing to do
+        (lambda look: tokens(look), True),
+        (lambda look: tokens(7) + f'vllm:kv_cache_usage_perc{{engine="0"}} {look / 1000}\n', True),  # prefill
+        (lambda look: ServerFailed("nothing answers"), False),  # requests wait for its restart
     ],
 )
 async def test_an_engine_that_is_well_or_starts_again_is_left_alone(
-    metrics: Callable[[int], str | Exception], in_flight: set[int | None], monkeypatch: pytest.MonkeyPatch
+    metrics: Callable[[int], str | Exception], is_busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await watched(metrics, in_flight, monkeypatch, enough=0) == 0
-
-
-async def test_each_hang_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await watched(lambda look: tokens(7), {0}, monkeypatch, enough=3) == 3
+    assert await watched(metrics, is_busy, monkeypatch, enough=0) == 0
 
 
 @pytest.mark.parametrize(("context", "seconds"), [(16_384, 300), (1_000_000, 1000)])

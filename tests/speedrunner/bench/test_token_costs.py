@@ -177,18 +177,17 @@ def test_a_server_whose_processes_cannot_be_found_is_refused(
 
 
 @pytest.mark.process
-def test_joules_of_the_server_s_gpu_are_fitted_and_other_processes_on_it_are_noticed(
+def test_joules_of_the_server_s_gpu_are_fitted(
     measurable: ScriptedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, own = measurable.server, psutil.Process().pid
-    on_gpu = {own}
 
     class Driver:
         failure = ""
 
         def read(self, uuid: str) -> GpuReading:
             energy = 0.04 * (engine.prompt - engine.cached) + 0.001 * engine.cached + 2 * engine.generated
-            return GpuReading(joules=energy, pids=frozenset(on_gpu if uuid == "GPU-used" else {1}))
+            return GpuReading(joules=energy, pids=frozenset({own if uuid == "GPU-used" else 1}))
 
     gpus = [Gpu(str(n), uuid, "A GPU", 1, 1, "") for n, uuid in enumerate(("GPU-other", "GPU-used"))]
     monkeypatch.setattr(token_units, "Nvml", Driver)
@@ -203,6 +202,3 @@ def test_joules_of_the_server_s_gpu_are_fitted_and_other_processes_on_it_are_not
     assert joules == pytest.approx(
         {"uncached": 4e4, "cached": 1e3, "output": 2e6, "requests": 0}, rel=1e-3, abs=1
     )
-    on_gpu.add(11)
-    complaint_ = complaint(in_process(*bench(measurable, tmp_path / "disturbed")))
-    assert "no price list (disturbed by other processes on the GPU: 11): rerun" in complaint_

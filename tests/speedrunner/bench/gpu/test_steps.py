@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
 from serving.engine.capacity import CacheConfig
@@ -23,7 +20,6 @@ from speedrunner.bench.gpu import steps as steps_module
 from speedrunner.bench.gpu.steps import (
     Bench,
     BenchStep,
-    as_served,
     describe_environment,
     describe_ratio,
     measure_capacity,
@@ -78,25 +74,6 @@ def test_schedules_are_compared_on_request_on_servers_of_our_own_that_can_convoy
 def test_the_time_of_a_mixed_step_decides_about_convoys(ratio: float, advice: str) -> None:
     assert f"takes {ratio:.2f} times as long as a decode-only step:" in describe_ratio(ratio)
     assert advice in describe_ratio(ratio)
-
-
-def test_a_running_server_gets_no_more_in_flight_than_its_command_line_allows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    overrides = ("model=qwen3.5-27b", "model.load_format=dummy", "serving.url=unix:/tmp/x/http")
-    setup = playing_setup(overrides)
-    assert "rollout-128" in [each.name for each in steps_of(setup)]
-    waiting = "import sys; print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", waiting, "--max-num-seqs", "24"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        server.stdout.readline()  # before its first line the system may not know its command line yet
-        monkeypatch.setattr(
-            steps_module, "server_processes", lambda endpoint: [psutil.Process(server.pid)]
-        )  # a real one would have to be vLLM
-        served = as_served(setup.model_config, Endpoint.parse("unix:/tmp/x/http"))
-    rollouts = [each.name for each in steps_of(replace(setup, model_config=served)) if each.kind]
-    assert rollouts == ["rollout-16", "rollout-24"]
 
 
 def test_steps_that_cannot_be_played_are_left_out() -> None:
