@@ -21,7 +21,7 @@ from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, Measureme
 from speedrunner.bench.token_units import EMPTY, Kind, TokenMeter, TokenUnit, plan_cells
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts
 from speedrunner.plain.console import Status
-from speedrunner.results.inference import RESAMPLES, SEED, TAIL
+from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.pricing import engine_of, hardware_of
 from speedrunner.runs.identity import machine, versions
 from speedrunner.runs.setup import Setup
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 COSTS = TokenCosts.__struct_fields__
+
+RESAMPLES, SEED, TAIL = 10_000, 0, (1 - CONFIDENCE) / 2
+"""Of bootstraps of residuals; the same units always have the same intervals."""
 
 
 class Fit(NamedTuple):

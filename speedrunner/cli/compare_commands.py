@@ -81,7 +81,7 @@ def compare(
         return
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}
     explained.append(
-        f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"
+        f"Means over test tasks, with {CONFIDENCE:.0%} intervals over tasks. Against A: differences"
         " by task, over the tasks that both played. Tokens (uncached and cached prompt, output) and USD are"
         " of test episodes; `speedrunner cost` shows those of rollouts and sleeps."
     )

@@ -302,7 +302,7 @@ def _keep_measured(table: Table) -> Table:
 
 def _interval(judged: JudgedClaim) -> str:
     """Return the measured value of a claim with its interval and seeds, the number of comparisons in the
-    paper's direction, and the paper's test and values; empty if it is unknown."""
+    paper's direction, and the paper's value; empty if it is unknown."""
     row = judged.deciding
     if row.measured is None:
         return ""
@@ -310,8 +310,8 @@ def _interval(judged: JudgedClaim) -> str:
     around = "" if row.low is None else f" ({show_cell(row.low)} to {show_cell(row.high)})"
     texts = [f"measured {value}{around}, {count_of(row.seeds, 'seed')}"]
     texts.append(f"{judged.direction} in the paper's direction")
-    texts += [] if row.paper_p is None else [f"the paper's test: p = {row.paper_p:.2g}"]
-    return "; ".join([*texts, f"the paper: {judged.paper}"] if judged.paper else texts)
+    paper = judged.claim.paper
+    return "; ".join([*texts, f"the paper: {paper}"] if paper else texts)
 
 
 def _run_table(runs: Sequence[RunResult]) -> Markup:

@@ -16,7 +16,7 @@ from speedrunner.pages.html_parts import Context, element, fold, heading, html_t
 from speedrunner.pages.plots import Panel, Series, show_panel
 from speedrunner.plain.plain_records import read_table
 from speedrunner.results.frames import frame_episodes, frame_sleeps
-from speedrunner.results.inference import CONFIDENCE, bootstrap_seeds, estimate_score
+from speedrunner.results.inference import CONFIDENCE, estimate_mean, estimate_score
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import Spread, add_costs, average_tests
 from speedrunner.results.pricing import price_book
@@ -100,7 +100,7 @@ def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[st
         values = {
             row["checkpoint"]: Spread(row[column], None, 1) for row in points if row.get(column) is not None
         }
-        interval = estimate_score if column == "score" else bootstrap_seeds
+        interval = estimate_score if column == "score" else estimate_mean
         if column in ESTIMATED:
             values |= {
                 point: estimate

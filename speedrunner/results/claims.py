@@ -10,11 +10,10 @@ above 90%, "nearly two orders of magnitude" is above 30 times, and a truncated l
 no library by more than one achievement.
 
 A comparison is supported if its whole interval is in the claimed range, contradicted if all of it is outside,
-and undecided otherwise. It is Student's t for new seeds and new tasks of the environment (`inference`). If
-each seed has tasks of its own, it also contains that of the bootstrap, since t alone ignores the episodes if
-the seeds happen to be equal. For shares of successes, it also contains Wilson's, in which each task counts
-once. Equal values have no interval and decide nothing. A range with two ends ("ties", "about") has a 90%
-interval: it is in the range if both one-sided tests at 5% reject the values outside.
+and undecided otherwise. It is Student's t for new seeds and new tasks of the environment (`inference`). For
+shares of successes, it also contains Wilson's, in which each task counts once. Equal values have no interval
+and decide nothing. A range with two ends ("ties", "about") has a 90% interval: it is in the range if both
+one-sided tests at 5% reject the values outside.
 """
 
 from __future__ import annotations
@@ -37,22 +36,17 @@ from msgspec.structs import replace
 from speedrunner.config.condition import Choice, ModelVariant, Treatment
 from speedrunner.plain.plain_records import read_table
 from speedrunner.results.claim_limits import keep_counting
-from speedrunner.results.conditions import Condition, find_runs, played_models, pool_wordings
+from speedrunner.results.conditions import Condition, find_runs, played_models
 from speedrunner.results.inference import (
     CONFIDENCE,
-    RunKey,
     Samples,
-    bootstrap_statistic,
-    count_levels,
-    keep_crossing,
+    estimate_statistic,
     match_tasks,
-    paper_ttest,
     run_values,
-    ttest_statistic,
     wilson_interval,
 )
 from speedrunner.results.means import RULES
-from speedrunner.results.paper import ENVS, TREATMENTS, list_published
+from speedrunner.results.paper import ENVS, TREATMENTS
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 
@@ -62,14 +56,13 @@ CLAIMS = "claims"
 EQUIVALENCE = 2 * CONFIDENCE - 1
 """The interval of two one-sided tests, each at the level of one tail of `CONFIDENCE`'s two-sided test."""
 
-MEASURED = ("measured", "low", "high", "paper_p", "wordings", "seeds")
+MEASURED = ("measured", "low", "high", "seeds")
 """Columns of both tables."""
 
 Verdict = Literal["contradicted", "undecided", "supported"]
 
-Runs = Mapping["Side", Mapping[RunKey, RunResult]]
-"""The finished runs of each side, by wording and seed."""
-
+Runs = Mapping["Side", Mapping[int, RunResult]]
+"""The finished runs of each side, by seed."""
 
 POINTS = {"first": 0, "second": 1, "": -1}
 """Places of the checkpoints of a side."""
@@ -180,21 +173,18 @@ class JudgedRow(Struct, frozen=True):
     Attributes:
         model: the model of the runs.
         has_runs: whether there is a finished run of its conditions.
-        wordings, seeds: those of finished runs that have all of its values.
+        seeds: those of finished runs that have all of its values.
         low, high: the interval; `None` if there is none.
-        paper_p: p of the paper's own test of the difference of both sides; `None` for one side.
         reason: why it is undecided; otherwise empty.
     """
 
     row: Claim
     model: str
     has_runs: bool
-    wordings: int
     seeds: int
     measured: float | None = None
     low: float | None = None
     high: float | None = None
-    paper_p: float | None = None
     verdict: Verdict = "undecided"
     reason: str = ""
 
@@ -228,11 +218,6 @@ class JudgedClaim(Struct, frozen=True):
         return any(each.has_runs for each in self.rows)
 
     @property
-    def paper(self) -> str:
-        """Return the value that the paper prints for the claim, else for the comparison that explains it."""
-        return self.claim.paper or published_values(self.deciding.row)
-
-    @property
     def direction(self) -> str:
         """Return how many of the measured values are in their ranges, one of USD by all cache rules:
         `7 of 9`."""
@@ -253,30 +238,11 @@ def list_claims() -> list[list[Claim]]:
     return [list(own) for _, own in groupby(rows, key=lambda row: row.claim)]
 
 
-def published_values(row: Claim) -> str:
-    """Return what the paper's tables print for both sides of a comparison at the last checkpoint, with
-    deviations: `8.7 ± 2.1 and 1.7 ± 0.6`; empty unless all is printed."""
-    measure = {"combat": "combat_percent"}.get(row.measure, row.measure)
-    texts = []
-    for side in filter(None, (row.a, row.b)):
-        of_side = [
-            number
-            for number in list_published()
-            if (f"{number.env} {number.method}", number.quantity) == (side, measure)
-            and number.value is not None
-        ]
-        if not of_side:
-            return ""
-        printed = of_side[0]
-        texts.append(f"{printed.value:g}" + (f" ± {printed.sd:g}" if printed.sd is not None else ""))
-    return " and ".join(texts)
-
-
 def judge_claims(claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition]) -> list[JudgedClaim]:
     """Judge each claim for each played model; a claim about certain models once. Runs with other limits than
     the claims' experiments do not count."""
     judged, models = [], played_models(conditions)
-    conditions = pool_wordings(keep_counting(conditions))
+    conditions = keep_counting(conditions)
     for rows in claims:
         named = dict.fromkeys(row.model for row in rows if row.model)
         for model in [ModelVariant(", ".join(named))] if named else models:
@@ -319,7 +285,7 @@ def judge_row(row: Claim, model: ModelVariant, conditions: Sequence[Condition]) 
     """Judge a comparison by the finished runs of its conditions."""
     finished = find_finished(row, model, conditions)
     samples = collect_samples(row, finished)
-    judged = JudgedRow(row, str(model), any(finished.values()), *count_levels(samples.runs))
+    judged = JudgedRow(row, str(model), any(finished.values()), len(samples.runs))
     if lacking := dict.fromkeys(str(side) for side, runs in finished.items() if not runs):
         return replace(judged, reason=f"no finished run with the experiment's limits of {', '.join(lacking)}")
     if not samples.runs:
@@ -344,24 +310,13 @@ def judge_samples(judged: JudgedRow, samples: Samples) -> JudgedRow:
     confidence = CONFIDENCE if None in (row.low, row.high) else EQUIVALENCE
     with numpy.errstate(divide="ignore", invalid="ignore"):
         measured = float(numpy.mean([*run_values(samples, row.statistic).values()]))
-        intervals = [
-            estimate.ends
-            for infer in (ttest_statistic, *[bootstrap_statistic] * (not samples.share_tasks))
-            if (estimate := infer(samples, row.statistic, confidence)) and estimate.ends
-        ]
+        found = estimate_statistic(samples, row.statistic, confidence)
+    ends = [*found.ends] if found and found.ends else []
     if row.measure == "score" and not row.b and samples.is_share:
-        intervals.append(wilson_interval(measured, samples.tasks, confidence))
-    ends = [*chain(*intervals)]
+        ends += wilson_interval(measured, samples.tasks, confidence)
     if not numpy.isfinite([measured, *ends]).all():
         return replace(judged, reason="the other value is 0 in some episodes, so the ratio has no interval")
     judged = replace(judged, measured=measured)
-    if row.b:
-        usual = [
-            own for key, arrays in samples.runs.items() if key[0] == min(samples.runs)[0] for own in arrays
-        ]
-        pairs = numpy.concatenate(usual)
-        independent = paper_ttest((pairs[:, 0] - pairs[:, 1]).tolist())
-        judged = replace(judged, paper_p=independent and independent.p)
     if judged.seeds == 1:
         return replace(judged, reason="one seed, and 2 are needed: play others with run.seed=N")
     if not ends:
@@ -377,7 +332,7 @@ def judge_samples(judged: JudgedRow, samples: Samples) -> JudgedRow:
 
 
 def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Samples:
-    """Return the values by wording and seed, as `judge_samples` expects them.
+    """Return the values by seed, as `judge_samples` expects them.
 
     Args:
         point: place of the checkpoint; `None`: that of each side.
@@ -391,7 +346,7 @@ def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Sam
             frames.append(pandas.concat(columns, axis=1, join="inner"))
         if all(map(len, frames)):
             values[key] = frames
-    return match_tasks(keep_crossing(values))
+    return match_tasks(values)
 
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
@@ -403,18 +358,18 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     rows: list[tuple[Cell, ...]] = [
         (
             *(each.claim.claim, each.claim.place, each.model, each.claim.text, each.verdict),
-            *(each.deciding.reason, each.paper, each.deciding.row.comparison, *measured(each.deciding)),
+            *(each.deciding.reason, each.claim.paper, each.deciding.row.comparison, *measured(each.deciding)),
             *(each.direction, int(each.has_runs), each.claim.experiment),
         )
         for each in judged
     ]
     text = caption("claims", confidence=CONFIDENCE, equivalence=EQUIVALENCE)
     claims = Table(CLAIMS, text, columns, rows, shown=shown)
-    columns = ["claim", "model", "comparison", "paper", "range_low", "range_high", *MEASURED]
+    columns = ["claim", "model", "comparison", "range_low", "range_high", *MEASURED]
     columns += ["verdict", "reason"]
     rows = [
         (
-            *(found.row.claim, found.model, found.row.comparison, published_values(found.row)),
+            *(found.row.claim, found.model, found.row.comparison),
             *(found.row.low, found.row.high, *measured(found), found.verdict, found.reason),
         )
         for each in judged

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from speedrunner.config.condition import COLUMNS, Choice, ConditionId, ModelVariant, Start, Treatment
 from speedrunner.config.schema import ModelOptions, changes_results, to_mapping
 from speedrunner.plain.plain_records import flat
-from speedrunner.results.inference import Estimate, RunKey, Values, bootstrap_seeds, estimate_score
+from speedrunner.results.inference import Estimate, Values, estimate_mean, estimate_score
 from speedrunner.results.means import Spread, spread
 from speedrunner.results.run_result import RunResult
 
@@ -59,11 +59,11 @@ class Condition:
 
     Attributes:
         identity: what they have in common; a letter names other settings than those of comparable runs.
-        runs: by wording and seed, ascending; all have one wording, unless `pool_wordings` joined several.
+        runs: by seed, ascending.
     """
 
     identity: ConditionId
-    runs: dict[RunKey, RunResult]
+    runs: dict[int, RunResult]
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -95,12 +95,12 @@ class Condition:
 
     def values(self, point: int, column: str) -> Values:
         """Return `RunResult.values` of the runs that have finished a checkpoint."""
-        return {key: run.values(point, column) for key, run in self.runs.items() if point in run.points}
+        return {seed: run.values(point, column) for seed, run in self.runs.items() if point in run.points}
 
     def estimate(self, point: int, column: str) -> Estimate | None:
         """Return the mean over seeds with its interval; `None` without values."""
         values = self.values(point, column)
-        return estimate_score(values) if column == "score" else bootstrap_seeds(values)
+        return estimate_score(values) if column == "score" else estimate_mean(values)
 
 
 def continue_in(env: Choice, treatment: Treatment) -> Treatment:
@@ -117,7 +117,7 @@ def played_models(conditions: Sequence[Condition]) -> dict[ModelVariant, ModelOp
 
 def find_runs(
     conditions: Sequence[Condition], env: Choice, treatment: Treatment, model: ModelVariant
-) -> Mapping[RunKey, RunResult]:
+) -> Mapping[int, RunResult]:
     """Return the runs of a condition; if several differ in other settings, those with the most rollouts."""
     wanted = ConditionId(env, treatment, model)
     fitting = [each for each in conditions if each.first.condition == wanted]
@@ -138,7 +138,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     comparable: dict[tuple[Choice, ModelVariant], list[dict[str, Any]]] = {}
     for run, settings in described:
         comparable.setdefault((run.condition.env, run.condition.model), []).append(settings)
-    groups: dict[ConditionId, dict[RunKey, RunResult]] = {}
+    groups: dict[ConditionId, dict[int, RunResult]] = {}
     notes = []
     letters: dict[tuple[str, str], dict[str, str]] = {}
     for run, settings in sorted(described, key=lambda run_settings: -len(run_settings[0].points)):
@@ -153,29 +153,16 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
             letter = known.setdefault(differing, ascii_uppercase[len(known) :][:1] or str(len(known) + 1))
             identity = replace(identity, treatment=replace(identity.treatment, letter=letter))
         seeds = groups.setdefault(identity, {})
-        if run.key in seeds:
-            notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.key].path}")
+        if run.seed in seeds:
+            notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.seed].path}")
         else:
-            seeds[run.key] = run
+            seeds[run.seed] = run
     notes += [
         f"{env}, {model}: " + "; ".join(f"{letter} has {differing}" for differing, letter in known.items())
         for (env, model), known in sorted(letters.items())
     ]
     conditions = [Condition(identity, dict(sorted(seeds.items()))) for identity, seeds in groups.items()]
     return sorted(conditions, key=lambda condition: condition.names), notes
-
-
-def pool_wordings(conditions: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions; those of other wordings are joined to that of the usual one, if there is one."""
-    pooled: dict[ConditionId, Condition] = {}
-    for condition in conditions:  # sorted: the usual wording first
-        identity = condition.identity
-        usual = replace(identity, treatment=replace(identity.treatment, wording=0))
-        if base := pooled.get(usual):
-            pooled[usual] = Condition(usual, base.runs | condition.runs)
-        else:
-            pooled[identity] = condition
-    return list(pooled.values())
 
 
 Frame = Literal["checkpoints", "episodes", "sleeps", "skills"]

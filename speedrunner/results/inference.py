@@ -1,26 +1,22 @@
-"""Confidence intervals and tests for differences between conditions.
+"""Means of test episodes with intervals and tests, for comparisons and claims.
 
-A condition has few libraries (seeds) and many test tasks. Episodes of one seed share a library, so they are
-not independent samples of the method. In most environments all seeds play the same tasks, so episodes of one
-task are not independent either. Intervals are about new seeds and new tasks of the environment:
+Every interval is Student's t. It speaks about new seeds and new tasks of the environment: both are random.
+`means` averages the rows of one run, and its seeds, without intervals.
 
-- **Shared tasks.** Seeds and tasks are crossed random factors. The variance of the mean is that of a two-way
-  analysis, and the bootstrap draws seeds and, for all of them together, tasks.
-- **Own tasks of each seed** (Crafter's worlds) are nested in it: the test compares the means of seeds
-  (Student's t), and the bootstrap draws seeds, then episodes within each.
-- If runs differ in the **wording** of their prompts too, wordings are crossed with both.
-
-The paper's own test treats all pairs of seed and episode as independent. It is included for comparison and
-rejects too often.
+- **Several seeds with the same tasks**: seeds and tasks are crossed. The variance of the mean is (MS of seeds
+  + MS of tasks - MS of the rest) / values, and no less than either alone. The degrees of freedom are the
+  smaller number less one, which rejects too seldom rather than too often.
+- **Several seeds with tasks of their own** (Crafter): the variance is that over seeds, and no less than that
+  of their episodes, since seeds can be equal by chance.
+- **One seed**: the interval is over its tasks, and so about this policy only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -29,22 +25,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 CONFIDENCE = 0.95
-RESAMPLES = 10_000
 
-TAIL = (1 - CONFIDENCE) / 2
-SEED = 0
-"""Fixed, so that the same values always have the same interval."""
-
-RunKey = tuple[int, int]
-"""Wording (`run.wording`) and seed of a run."""
-
-T = TypeVar("T")
-
-LEAST_WORDINGS = 3
-"""Wordings that are tested together: fewer say next to nothing about how much wordings vary."""
-
-Values = Mapping[RunKey, "pandas.Series[float]"]
-"""Values of the test episodes of each run, by task."""
+Values = Mapping[int, "pandas.Series[float]"]
+"""By seed, the values of a run's test episodes by task."""
 
 Statistic = Callable[["ndarray"], "ndarray"]
 """Receives the means of all columns of all arrays of a run, of shape (columns, n), and returns n values."""
@@ -56,7 +39,7 @@ class Estimate(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         low, high: the interval; `None` for one value, and if all values are equal, which shows nothing about
             how much others would differ.
-        t, p: of a two-sided t-test against zero; `None` without a test or an interval.
+        t, p: of a two-sided t-test against zero; `None` with one seed, or without an interval.
     """
 
     mean: float
@@ -73,14 +56,14 @@ class Estimate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Samples(NamedTuple):
-    """Values of test episodes to be resampled.
+    """Values of test episodes.
 
     Attributes:
-        runs: by wording and seed, ascending, an array of shape (episodes, columns) for each environment.
+        runs: by seed, ascending, an array of shape (episodes, columns) for each environment.
         share_tasks: whether the rows of all runs' arrays are the same tasks.
     """
 
-    runs: dict[RunKey, list[ndarray]]
+    runs: dict[int, list[ndarray]]
     share_tasks: bool
 
     @property
@@ -104,13 +87,13 @@ class Samples(NamedTuple):
         return max(float(abs(own).max()) for arrays in self.runs.values() for own in arrays)
 
 
-def match_tasks(values: Mapping[RunKey, Sequence[pandas.Series[float] | pandas.DataFrame]]) -> Samples:
+def match_tasks(values: Mapping[int, Sequence[pandas.Series[float] | pandas.DataFrame]]) -> Samples:
     """Return the values of runs in each environment, without episodes of tasks that a run lacks.
 
     Runs share their tasks if all of them have at least half of the tasks of the largest. Otherwise each keeps
     its own: a few of Crafter's worlds can be in two seeds by chance.
     """
-    ordered = {key: values[key] for key in sorted(values)}
+    ordered = {seed: values[seed] for seed in sorted(values)}
     common = []
     for parts in zip(*ordered.values(), strict=True):
         shared = parts[0].index
@@ -122,13 +105,13 @@ def match_tasks(values: Mapping[RunKey, Sequence[pandas.Series[float] | pandas.D
     share_tasks = len(ordered) > 1 and len(common) == len(next(iter(ordered.values())))
     if share_tasks:
         ordered = {
-            key: [part.loc[tasks] for part, tasks in zip(parts, common, strict=True)]
-            for key, parts in ordered.items()
+            seed: [part.loc[tasks] for part, tasks in zip(parts, common, strict=True)]
+            for seed, parts in ordered.items()
         }
     return Samples(
         {
-            key: [part.to_numpy(float).reshape(len(part), -1) for part in parts]
-            for key, parts in ordered.items()
+            seed: [part.to_numpy(float).reshape(len(part), -1) for part in parts]
+            for seed, parts in ordered.items()
         },
         share_tasks,
     )
@@ -140,25 +123,20 @@ def average_columns(means: ndarray) -> ndarray:
     return averaged
 
 
-def bootstrap_seeds(values: Values) -> Estimate | None:
-    """Return the mean of the seeds' means with its percentile bootstrap interval; `None` without values. For
-    a paired comparison, pass the differences of the pairs.
-
-    With one seed, only tasks are drawn: the interval then applies to this library only. With fewer than five
-    seeds the interval is too narrow: use that of `ttest_statistic`.
-    """
-    samples = match_tasks({key: [own] for key, own in values.items() if len(own)})
-    return bootstrap_statistic(samples, average_columns)
+def estimate_mean(values: Values) -> Estimate | None:
+    """Return the mean of the seeds' means with its interval; `None` without values. For a paired comparison,
+    pass the differences of the pairs."""
+    return estimate_statistic(match_tasks({seed: [own] for seed, own in values.items() if len(own)}))
 
 
 def estimate_score(values: Values) -> Estimate | None:
     """Return the mean of the seeds' mean scores with its interval, Wilson's for shares of successes.
 
-    A bootstrap of equal values has no width, but six failures do not prove a score of 0. Scores of one seed
-    that are all 0 or 1 are a share, and so are those of several seeds if all are 0, or all are 1.
+    Equal values have no interval, but six failures do not prove a score of 0. Scores of one seed that are all
+    0 or 1 are a share, and so are those of several seeds if all are 0, or all are 1.
     """
-    samples = match_tasks({key: [own] for key, own in values.items() if len(own)})
-    found = bootstrap_statistic(samples, average_columns)
+    samples = match_tasks({seed: [own] for seed, own in values.items() if len(own)})
+    found = estimate_statistic(samples)
     if found is None or found.count < 2 or not samples.is_share or (len(samples.runs) > 1 and found.ends):
         return found
     low, high = wilson_interval(found.mean, samples.tasks)
@@ -174,124 +152,56 @@ def wilson_interval(share: float, count: int, confidence: float = CONFIDENCE) ->
     return max(low, 0.0), min(high, 1.0)
 
 
-def bootstrap_statistic(
-    samples: Samples, statistic: Statistic, confidence: float = CONFIDENCE
-) -> Estimate | None:
-    """Return the mean over runs of a statistic of means, with its percentile bootstrap interval.
-
-    The same samples always give the same interval. Rows of an array are drawn together, arrays independently.
-    """
-    import numpy
-
-    if not samples.runs:
-        return None
-    mean = float(numpy.mean([*run_values(samples, statistic).values()]))
-    count = sum(map(sum, samples.sizes))
-    if count < 2:
-        return Estimate(mean, None, None, count)
-    shares, chosen, which = _draw(samples.sizes, samples.share_tasks)
-    drawn = numpy.stack(
-        [
-            statistic(numpy.concatenate([own.T @ share for own, share in zip(arrays, of_run, strict=True)]))
-            for arrays, of_run in zip(samples.runs.values(), shares, strict=True)
-        ]
-    )
-    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    low, high = map(float, numpy.quantile(drawn[chosen, which].mean(axis=0), ends))
-    if high - low <= 1e-12 * samples.scale:  # equal up to rounding
-        return Estimate(mean, None, None, count)
-    return Estimate(mean, low, high, count)
-
-
-def run_values(samples: Samples, statistic: Statistic) -> dict[RunKey, float]:
+def run_values(samples: Samples, statistic: Statistic) -> dict[int, float]:
     """Return the statistic of each run's means."""
     import numpy
 
     return {
-        key: float(statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])[0])
-        for key, arrays in samples.runs.items()
+        seed: float(statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])[0])
+        for seed, arrays in samples.runs.items()
     }
 
 
-@lru_cache(maxsize=4)
-def _draw(
-    sizes: tuple[tuple[int, ...], ...], share_tasks: bool
-) -> tuple[list[list[ndarray]], ndarray, ndarray]:
-    """Return what resampling draws for arrays with these numbers of rows, by run: most comparisons of a
-    report have samples of the same size.
-
-    Returns:
-        The share of each row in each resample of an array, of shape (rows, `RESAMPLES`), the same for all
-        runs if they share tasks; the drawn runs and, for each of them, which resample of its rows is used,
-        both of shape (runs, `RESAMPLES`). Without shared tasks these are new rows for each drawn run, also
-        if a run is drawn twice.
-    """
-    import numpy
-
-    random = numpy.random.default_rng(SEED)
-
-    def share(size: int) -> ndarray:
-        rows = random.integers(size, size=(RESAMPLES, size)) + size * numpy.arange(RESAMPLES)[:, None]
-        counts = numpy.bincount(rows.ravel(), minlength=size * RESAMPLES).reshape(RESAMPLES, size)
-        shares: ndarray = numpy.ascontiguousarray(counts.T / size)
-        return shares
-
-    of_runs = [[share(size) for size in own] for own in (sizes[:1] if share_tasks else sizes)]
-    shares = of_runs * len(sizes) if share_tasks else of_runs
-    if len(sizes) == 1:
-        return shares, numpy.zeros((1, RESAMPLES), dtype=int), numpy.arange(RESAMPLES)[None]
-    chosen = random.integers(len(sizes), size=(len(sizes), RESAMPLES))
-    orders = [numpy.arange(RESAMPLES) if share_tasks else random.permutation(RESAMPLES) for _ in sizes]
-    return shares, chosen, numpy.stack(orders)
-
-
-def ttest_statistic(
-    samples: Samples, statistic: Statistic, confidence: float = CONFIDENCE
+def estimate_statistic(
+    samples: Samples, statistic: Statistic = average_columns, confidence: float = CONFIDENCE
 ) -> Estimate | None:
-    """Test the mean over runs of a statistic of means against zero. `None` without values.
-
-    Args:
-        samples: of one wording, or of wordings that cross all seeds (`keep_crossing`).
-
-    The variance of the mean is that over runs, plus the part of tasks if runs share them, and no less than
-    either. The degrees of freedom are the smallest number of wordings, seeds or shared tasks, minus one: this
-    rejects too seldom rather than too often.
-    """
+    """Return the mean over runs of a statistic of means, with its interval and test against zero; `None`
+    without values."""
+    import numpy
     from scipy.stats import t as student  # type: ignore[import-untyped]
 
-    values = run_values(samples, statistic)
+    values = [*run_values(samples, statistic).values()]
     if not values:
         return None
-    mean = sum(values.values()) / len(values)
-    wordings, seeds = count_levels(values)
-    if seeds < 2:
-        return Estimate(mean, None, None, 1)
-    variance, levels = _variance_over_runs(values), [count for count in (wordings, seeds) if count > 1]
+    mean, seeds = sum(values) / len(values), len(values)
+    count = sum(map(sum, samples.sizes))
+    largest = [size for size in samples.sizes[0] if size > 1]
+    variance = float(numpy.var(values, ddof=1)) / seeds if seeds > 1 else 0.0
     if samples.share_tasks and (tasks := split_task_variance(samples, statistic)):
         variance = max(variance + tasks.of_tasks - tasks.of_rest, variance, tasks.of_tasks)
-        levels.append(min(size for size in samples.sizes[0] if size > 1))
+        levels = [seeds, min(largest)]
+    else:
+        variance = max(variance, _vary_within(samples, statistic))
+        levels = [seeds] if seeds > 1 else [min(largest, default=1)]
     if variance <= 1e-24 * samples.scale**2:  # equal up to rounding
-        return Estimate(mean, None, None, len(values))
-    freedom = min(levels) - 1
-    half, t = math.sqrt(variance) * student.ppf((1 + confidence) / 2, freedom), mean / math.sqrt(variance)
-    p = 2 * student.sf(abs(t), freedom)
-    return Estimate(mean, mean - float(half), mean + float(half), len(values), t, float(p))
+        return Estimate(mean, None, None, count)
+    freedom, error = min(levels) - 1, math.sqrt(variance)
+    half = error * float(student.ppf((1 + confidence) / 2, freedom))
+    if seeds < 2:
+        return Estimate(mean, mean - half, mean + half, count)
+    p = 2 * float(student.sf(abs(mean / error), freedom))
+    return Estimate(mean, mean - half, mean + half, count, mean / error, p)
 
 
-def _variance_over_runs(values: Mapping[RunKey, float]) -> float:
-    """Return the variance of the mean of at least two runs: over seeds, or over wordings crossed with seeds,
-    which is (MS of wordings + MS of seeds - MS of the rest) / runs, and no less than over either alone."""
-    import numpy
-
-    wordings, seeds = count_levels(values)
-    cells = numpy.array([values[key] for key in sorted(values)]).reshape(wordings, seeds)
-    mean, by_wording, by_seed = cells.mean(), cells.mean(axis=1), cells.mean(axis=0)
-    if wordings < 2:
-        return float(by_seed.var(ddof=1) / seeds)
-    rest = cells - by_wording[:, None] - by_seed + mean
-    squares = seeds * by_wording.var(ddof=1), wordings * by_seed.var(ddof=1)
-    error = (rest**2).sum() / ((wordings - 1) * (seeds - 1))
-    return float(max(sum(squares) - error, *squares) / cells.size)
+def _vary_within(samples: Samples, statistic: Statistic) -> float:
+    """Return the variance of the mean over runs by their episodes alone."""
+    parts = [
+        float((_weigh_episodes(arrays, place, statistic) ** 2).sum()) / (len(own) * (len(own) - 1))
+        for arrays in samples.runs.values()
+        for place, own in enumerate(arrays)
+        if len(own) > 1
+    ]
+    return sum(parts) / len(samples.runs) ** 2
 
 
 class TaskVariance(NamedTuple):
@@ -341,20 +251,6 @@ def _weigh_episodes(arrays: Sequence[ndarray], place: int, statistic: Statistic)
     values = statistic(numpy.concatenate(without))
     weights: ndarray = (size - 1) * (values.mean() - values)
     return weights
-
-
-def keep_crossing(runs: Mapping[RunKey, T]) -> dict[RunKey, T]:
-    """Return all runs if at least `LEAST_WORDINGS` wordings have the same seeds; otherwise those of the first
-    wording alone, so that a trial of another one changes no verdict."""
-    wordings, seeds = count_levels(runs)
-    crosses = wordings >= LEAST_WORDINGS and len(runs) == wordings * seeds
-    return {key: run for key, run in runs.items() if crosses or key[0] == min(runs)[0]}
-
-
-def count_levels(keys: Iterable[RunKey]) -> tuple[int, int]:
-    """Return the number of wordings and of seeds."""
-    wordings, seeds = (set(level) for level in zip(*keys, strict=True)) if (keys := [*keys]) else ((), ())
-    return len(wordings), len(seeds)
 
 
 def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:

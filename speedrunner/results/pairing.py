@@ -8,26 +8,21 @@ from typing import Any
 
 import msgspec
 import pandas
+from msgspec.structs import replace
 
 from envs import Task
 from speedrunner.config.condition import Choice, ModelVariant
 from speedrunner.config.schema import differences
 from speedrunner.plain.plain_records import shown_differences
-from speedrunner.results.conditions import FAMILIES, OURS, Condition, pool_wordings
+from speedrunner.results.conditions import FAMILIES, OURS, Condition
 from speedrunner.results.inference import (
     CONFIDENCE,
-    RESAMPLES,
     Estimate,
-    RunKey,
-    average_columns,
-    bootstrap_seeds,
-    bootstrap_statistic,
-    count_levels,
+    estimate_mean,
     estimate_score,
-    keep_crossing,
+    estimate_statistic,
     match_tasks,
     paper_ttest,
-    ttest_statistic,
 )
 from speedrunner.results.means import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
@@ -42,9 +37,8 @@ WORLD = ("env.primitives", LIMITS, "env.tasks")
 POOLED = "scienceworld"
 """The environment of rows that pool both families, as in the caption of the paper's main figure."""
 
-Differences = dict[RunKey, list["pandas.Series[float]"]]
-"""By wording and seed, in each environment, the difference of each test task that has a value on both
-sides."""
+Differences = dict[int, list["pandas.Series[float]"]]
+"""By seed, in each environment, the difference of each test task that has a value on both sides."""
 
 
 class CannotCompare(Exception):
@@ -55,8 +49,7 @@ def pair_runs(first: Condition, second: Condition) -> dict[int, tuple[RunResult,
     """Return the runs to compare, by seed: those with equal seeds, or the only run of each side."""
     if len(first.runs) == len(second.runs) == 1:
         return {0: (first.first, second.first)}
-    other = {run.seed: run for run in second.runs.values()}
-    return {run.seed: (run, other[run.seed]) for run in first.runs.values() if run.seed in other}
+    return {seed: (run, second.runs[seed]) for seed, run in first.runs.items() if seed in second.runs}
 
 
 def subtract_values(first: RunResult, second: RunResult, point: int, column: str) -> pandas.Series[float]:
@@ -66,10 +59,10 @@ def subtract_values(first: RunResult, second: RunResult, point: int, column: str
 
 
 def estimate_difference(first: Condition, second: Condition, point: int, column: str) -> Estimate | None:
-    """Return the second side's mean minus the first's, over pairs of equal seed and task, with its bootstrap
-    interval; `None` without pairs."""
+    """Return the second side's mean minus the first's, over pairs of equal seed and task, with its interval;
+    `None` without pairs."""
     pairs = pair_runs(first, second)
-    return bootstrap_seeds({(0, seed): subtract_values(*runs, point, column) for seed, runs in pairs.items()})
+    return estimate_mean({seed: subtract_values(*runs, point, column) for seed, runs in pairs.items()})
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -126,10 +119,10 @@ def compare(sides: Sequence[RunResult]) -> Comparison:
     for point in points:
         for measure in MEASURES:
             for side in sides if measure.is_compared else ():
-                estimate = estimate_score if measure.name == "score" else bootstrap_seeds
-                mean = estimate({side.key: side.values(point, measure.name)})
-                pairs = {side.key: subtract_values(first, side, point, measure.name)}
-                difference = None if side is first else bootstrap_seeds(pairs)
+                estimate = estimate_score if measure.name == "score" else estimate_mean
+                mean = estimate({side.seed: side.values(point, measure.name)})
+                pairs = {side.seed: subtract_values(first, side, point, measure.name)}
+                difference = None if side is first else estimate_mean(pairs)
                 rows.append(Compared(point, measure.name, side.path, mean, difference))
     notes = [note for side in sides for note in _notes(side, first, points)]
     notes += sorted({each for side in sides for each in side.caveats})
@@ -269,21 +262,17 @@ def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:
 
 
 def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
-    """Return the tests that respect seeds and wordings, with p of the paper's."""
+    """Return the tests that respect seeds and tasks, with p of the paper's."""
     rows: list[tuple[Cell, ...]] = []
-    for names, paired in _compare_all(pool_wordings(conditions)):
-        samples = match_tasks(paired)
-        test, around = (judge(samples, average_columns) for judge in (ttest_statistic, bootstrap_statistic))
-        usual = [own for key, own in paired.items() if key[0] == min(paired)[0]]
-        independent = paper_ttest([value for own in usual for values in own for value in values])
-        if test is None or around is None or independent is None:
-            continue
-        counts = *count_levels(paired), around.count
-        t_test = test.mean, test.low, test.high, test.t, test.p
-        rows.append((*names, *counts, *t_test, around.low, around.high, independent.p))
-    columns = ["env", "model", "metric", "a", "b", "checkpoint", "wordings", "seeds", "pairs", "difference"]
-    columns += ["low", "high", "t", "p", "boot_low", "boot_high", "paper_p"]
-    text = caption("ttests", confidence=CONFIDENCE, resamples=RESAMPLES, pooled=POOLED)
+    for names, paired in _compare_all(conditions):
+        test = estimate_statistic(match_tasks(paired))
+        independent = paper_ttest([value for own in paired.values() for values in own for value in values])
+        if test is not None and independent is not None:
+            t_test = test.mean, test.low, test.high, test.t, test.p
+            rows.append((*names, len(paired), test.count, *t_test, independent.p))
+    columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs", "difference"]
+    columns += ["low", "high", "t", "p", "paper_p"]
+    text = caption("ttests", confidence=CONFIDENCE, pooled=POOLED)
     return [Table("ttests", text, columns, rows)]
 
 
@@ -304,7 +293,7 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, 
                 for key, one, other in pairs
                 if last in common[key]
             }
-            paired = keep_crossing({key: own for key, own in paired.items() if len(own[0])})
+            paired = {key: own for key, own in paired.items() if len(own[0])}
             yield (env, model, metric, method, other, last), paired
             found.setdefault((model, metric, method, other), {})[a.identity.env] = last, paired
     for names, by_env in found.items():
@@ -314,7 +303,7 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, 
 
 
 def _pool(parts: Sequence[Differences]) -> Differences:
-    """Join the differences of environments, for the wordings and seeds that all of them have."""
+    """Join the differences of environments, for the seeds that all of them have."""
     keys = set.intersection(*map(set, parts))
     return {key: [own for part in parts for own in part[key]] for key in sorted(keys)}
 
@@ -327,11 +316,15 @@ def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, 
     for condition in conditions:
         groups.setdefault((condition.identity.env, condition.identity.model), []).append(condition)
     for group in groups.values():
-        ours = [condition for condition in group if condition.first.condition.treatment == OURS]
+        ours = [each for each in group if replace(each.first.condition.treatment, wording=0) == OURS]
         rest = [condition for condition in group if condition not in ours]
         for a, b in product(ours, rest) if ours else combinations(rest, 2):
-            letters = {a.identity.treatment.letter, b.identity.treatment.letter}
-            if ("" in letters or len(letters) == 1) and _trains(a) == _trains(b):
+            one, other = a.identity.treatment, b.identity.treatment
+            if (
+                (one.letter == other.letter or not (one.letter and other.letter))
+                and one.wording == other.wording
+                and _trains(a) == _trains(b)
+            ):
                 yield a, b
 
 

@@ -36,7 +36,6 @@ from speedrunner.results.conditions import (
     find_runs,
     played_models,
 )
-from speedrunner.results.inference import RunKey
 from speedrunner.results.means import CUT, Spread, average, mean_sd, spread
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
@@ -136,7 +135,7 @@ def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
 def _compare_number(
     number: Published, model: ModelVariant, command: str, conditions: Sequence[Condition]
 ) -> PaperComparison:
-    asked: dict[tuple[Choice, Treatment], Mapping[RunKey, RunResult]] = {}
+    asked: dict[tuple[Choice, Treatment], Mapping[int, RunResult]] = {}
     parts, treatment = [], TREATMENTS[number.method]
     for env in ENVS[number.env]:
         runs = asked[env, treatment] = find_runs(conditions, env, treatment, model)
@@ -168,7 +167,7 @@ def _quantity(name: str, runs: Iterable[RunResult]) -> Spread | None:
     return spread(None if value is None else factor * value for value in values)
 
 
-def list_gaps(asked: Mapping[tuple[Choice, Treatment], Mapping[RunKey, RunResult]]) -> list[str]:
+def list_gaps(asked: Mapping[tuple[Choice, Treatment], Mapping[int, RunResult]]) -> list[str]:
     """Return the missing and unfinished runs of conditions as text."""
     gaps = []
     for (env, treatment), runs in asked.items():

@@ -1,19 +1,15 @@
 """The seeds that the paper's claims need, from the effects and variances of a pilot.
 
-A seed's value varies with the seed itself, with what it learns (a library or notes), and with its episodes.
-The variance between seeds before training is the seed's; the rest of that at the last checkpoint is that of
-what was learned. Without learning, all of it is the seed's. If no checkpoint comes before it, as in
-evaluations of a stored policy, the two cannot be separated. Test tasks that all seeds share have a variance
-that more seeds do not reduce.
-
-A pilot of few seeds says little about these variances: the seeds needed are an interval.
+Test tasks that all seeds share have a variance that more seeds do not reduce. A pilot of few seeds says
+little about the variances: the seeds needed are an interval. `stability` has the parts of the variance of a
+seed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import inf, isfinite, isnan, nan, sqrt
+from math import inf, isfinite, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +27,7 @@ from speedrunner.results.claims import (
     list_claims,
 )
 from speedrunner.results.conditions import group_runs, played_models
-from speedrunner.results.inference import CONFIDENCE, SEED, Samples, run_values, split_task_variance
+from speedrunner.results.inference import CONFIDENCE, run_values, split_task_variance
 from speedrunner.results.pricing import price_list
 from speedrunner.results.run_result import RunResult, read_or_describe
 from speedrunner.results.writing import caption
@@ -46,30 +42,13 @@ PILOT = 5
 """Seeds of a pilot from which a single number of seeds is estimated."""
 
 DRAWS = 400
+SEED = 0
+"""Fixed, so that the same pilot always needs the same seeds."""
+
 SPAN = (0.1, 0.9)
 """Quantiles of the seeds needed, over effects and variances that the pilot could have come from."""
 
-HEAD = ("claim", "effect", "task sd", "seed sd", "learned sd", "episode sd", "seeds", "GPU-hours")
-
-
-class Spreads(NamedTuple):
-    """How the values of a comparison vary.
-
-    Attributes:
-        effect: mean over seeds.
-        seeds: variance of the seeds' values; it includes that of their episodes.
-        between: the part of it that is between seeds.
-        mean_of_tasks: variance of the mean by tasks that all seeds share; more seeds do not reduce it.
-        tasks: number of shared tasks; infinite if each seed has its own.
-        episode: variance of an episode's value within a seed and task (of a ratio, to first order).
-    """
-
-    effect: float
-    seeds: float
-    between: float
-    mean_of_tasks: float
-    tasks: float
-    episode: float
+HEAD = ("claim", "effect", "task sd", "seed sd", "seeds", "GPU-hours")
 
 
 class Need(NamedTuple):
@@ -79,8 +58,9 @@ class Need(NamedTuple):
         high, low: ends of the interval; more than `MOST`: out of reach.
         seeds: `None` if the pilot is too small for a single number.
         is_decidable: whether any number of seeds is enough, with these test tasks.
-        deviations: standard deviations of tasks, seed, learning (NaN: there is none, or it is part of the
-            seed's) and episode.
+        effect: mean over seeds.
+        task_sd, seed_sd: standard deviations of the tasks that all seeds share (0: they share none), and of
+            the seeds' values.
     """
 
     high: int
@@ -88,7 +68,8 @@ class Need(NamedTuple):
     seeds: int | None
     is_decidable: bool
     effect: float
-    deviations: tuple[float, float, float, float]
+    task_sd: float
+    seed_sd: float
 
     def show_seeds(self) -> str:
         """Return the seeds as text."""
@@ -128,7 +109,7 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
                     (need for need in needs if need),
                     key=lambda need: (not need.is_decidable, need.high, need.low),
                 )
-                shown = ("-" if isnan(value) else f"{value:.3g}" for value in (need.effect, *need.deviations))
+                shown = (f"{value:.3g}" for value in (need.effect, need.task_sd, need.seed_sd))
                 lines.append(
                     (f"{claim[0].claim}, {model}", *shown, need.show_seeds(), _show_hours(need, runs))
                 )
@@ -148,69 +129,36 @@ def _show_hours(need: Need, runs: Sequence[Runs]) -> str:
     if not all(hours) or not need.is_decidable or need.low > MOST:
         return "-"
     seed = sum(sum(own) / len(own) for own in hours)
-    ends = dict.fromkeys(short_number(seed * min(end, MOST)) for end in (need.low, need.high))
+    ends = dict.fromkeys(
+        "over " * (end > MOST) + short_number(seed * min(end, MOST)) for end in (need.low, need.high)
+    )
     return " to ".join(ends)
 
 
 def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
     """Return what a comparison needs for a power; `None` without two seeds, or without an effect."""
     samples = collect_samples(row, runs)
-    if len(samples.runs) < 2:
+    if (count := len(samples.runs)) < 2:
         return None
-    spreads = split_variance(row, samples)
-    if not isfinite(spreads.effect + spreads.seeds + spreads.episode):
+    with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
+        values = [*run_values(samples, row.statistic).values()]
+        shared = split_task_variance(samples, row.statistic) if samples.share_tasks else None
+    effect, variance = float(numpy.mean(values)), float(numpy.var(values, ddof=1))
+    if not isfinite(effect + variance):
         return None
-    start = collect_samples(row, runs, point=0)
-    # Measures that need a library have no value at the first checkpoint: all their deviation is learned.
-    before = split_variance(row, start) if len(start.runs) > 1 else None
-    played = [run for own in runs.values() for run in own.values()]
-    learns = any(len(run.skills) or run.checkpoints["notes"].any() for run in played)
-    is_split = learns and before != spreads  # equal: the same checkpoint
-    seed = min(spreads.between, before.between if before else 0.0) if is_split else spreads.between
-    learned = sqrt(spreads.between - seed) if is_split else nan
-    tasks = sqrt(spreads.mean_of_tasks * spreads.tasks) if isfinite(spreads.tasks) else nan
-    ends = numpy.array([end for end in row.ends if isfinite(end)])
-    count, random = len(samples.runs), numpy.random.default_rng(SEED)
-    variances = numpy.append(spreads.seeds * (count - 1) / random.chisquare(count - 1, DRAWS), spreads.seeds)
-    errors = numpy.append(random.normal(0, 1, DRAWS), 0.0) * numpy.sqrt(
-        variances / count + spreads.mean_of_tasks
-    )
-    margins = (ends[:, None] - spreads.effect - errors) * numpy.where(ends == row.ends[0], -1, 1)[:, None]
-    fixed = spreads.mean_of_tasks, spreads.tasks
+    mean_of_tasks = max(0.0, shared.of_tasks - shared.of_rest) if shared else 0.0
+    fixed = mean_of_tasks, float(samples.tasks) if shared else inf
+    ends, random = numpy.array([end for end in row.ends if isfinite(end)]), numpy.random.default_rng(SEED)
+    variances = numpy.append(variance * (count - 1) / random.chisquare(count - 1, DRAWS), variance)
+    errors = numpy.append(random.normal(0, 1, DRAWS), 0.0) * numpy.sqrt(variances / count + mean_of_tasks)
+    margins = (ends[:, None] - effect - errors) * numpy.where(ends == row.ends[0], -1, 1)[:, None]
     *drawn, seeds = seeds_needed(margins, numpy.sqrt(variances), power, *fixed).tolist()
     low, high = (int(end) for end in numpy.quantile(drawn, SPAN, method="nearest"))
     # The deviation over seeds, which many seeds remove, is next to nothing: at 0 `_power` sees equal values.
     of_seeds, most = numpy.array([1e-9]), numpy.array([MOST])
     is_decidable = bool(_power(margins[:, -1:], of_seeds, most, *fixed)[0] >= power)
-    deviations = tasks, sqrt(seed), learned, sqrt(spreads.episode)
-    return Need(high, low, seeds if count >= PILOT else None, is_decidable, spreads.effect, deviations)
-
-
-def split_variance(row: Claim, samples: Samples) -> Spreads:
-    """Return how the values of a comparison vary."""
-    with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
-        values = [*run_values(samples, row.statistic).values()]
-        shared = split_task_variance(samples, row.statistic) if samples.share_tasks else None
-    effect, total = float(numpy.mean(values)), float(numpy.var(values, ddof=1))
-    episodes = sum(map(sum, samples.sizes)) / len(samples.runs)
-    if shared:
-        episode = shared.of_rest * len(samples.runs) * episodes
-        of_tasks, tasks = max(0.0, shared.of_tasks - shared.of_rest), float(samples.tasks)
-    else:
-        episode, of_tasks, tasks = _vary_within(row, samples), 0.0, inf
-    return Spreads(effect, total, max(0.0, total - episode / episodes), of_tasks, tasks, episode)
-
-
-def _vary_within(row: Claim, samples: Samples) -> float:
-    """Return the variance of an episode's value within a seed."""
-    within = [0.0]
-    for own in (own for arrays in samples.runs.values() for own in arrays if len(own) > 1):
-        first, last = own.mean(axis=0)[[0, -1]]
-        ratio = first / last if last else nan
-        slope = {"value": 0.0, "difference": 1.0, "ratio": ratio}[row.relation]
-        scale = last if row.relation == "ratio" else 1.0
-        within.append(float(numpy.var((own[:, 0] - slope * own[:, -1]) / scale, ddof=1)))
-    return sum(within) / max(1, len(within) - 1)
+    task_sd = sqrt(mean_of_tasks * samples.tasks)
+    return Need(high, low, seeds if count >= PILOT else None, is_decidable, effect, task_sd, sqrt(variance))
 
 
 def seeds_needed(
@@ -226,7 +174,8 @@ def seeds_needed(
     Args:
         margins: distance of the true value from each end, of shape (ends, n); negative if it is outside.
         deviations: standard deviations of a seed's value, of length n.
-        mean_of_tasks, tasks: as in `Spreads`.
+        mean_of_tasks: variance of the mean by tasks that all seeds share.
+        tasks: number of shared tasks; infinite if each seed has its own.
     """
     low, high = numpy.full(len(deviations), 2), numpy.full(len(deviations), MOST + 1)
     while (is_open := low < high).any():

@@ -14,7 +14,6 @@ from speedrunner.config.condition import ConditionId
 from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config
 from speedrunner.results.frames import frame_episodes, frame_sleeps
-from speedrunner.results.inference import RunKey
 from speedrunner.results.ledger import Ledger, RunCosts, gpu_hours
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import RULES, add_costs, average_tests
@@ -69,11 +68,6 @@ class RunResult:
     def seed(self) -> int:
         """Return the seed of the run."""
         return self.config.run.seed
-
-    @property
-    def key(self) -> RunKey:
-        """Return the wording of its prompts and its seed."""
-        return self.config.run.wording, self.config.run.seed
 
     @property
     def points(self) -> list[int]:

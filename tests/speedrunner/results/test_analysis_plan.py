@@ -35,7 +35,7 @@ def judged(measure: str) -> JudgedClaim:
     """The claim of `main` with this measure that has an interval."""
     main = [row for rows in list_claims() for row in rows if rows[0].experiment == "main"]
     row = next(row for row in main if row.measure == measure)
-    found = JudgedRow(row, "gpt-5.4-mini", True, 1, 2, 0.0, -1.0, 1.0)
+    found = JudgedRow(row, "gpt-5.4-mini", True, 2, 0.0, -1.0, 1.0)
     return JudgedClaim(found.model, found, [found])
 
 

