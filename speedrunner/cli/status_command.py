@@ -71,8 +71,8 @@ def _table(runs: list[RunStatus]) -> list[str]:
     rows = [("run", "state", "episodes", "score")]
     for name, run in zip(names, runs, strict=True):
         episodes = f"{run.episodes}/{'?' if run.of is None else run.of}"
-        score = "" if run.score is None else f"{run.score:.3f} at {run.checkpoint}"
-        rows.append((name, run.state, episodes, score))
+        score = [] if run.score is None else [f"{run.score:.3f} at {run.checkpoint}"]
+        rows.append((name, run.state, episodes, ", ".join([*score, *run.tested])))
     notes = ["; ".join(filter(None, (run.doing, _note(run)))) for run in runs]
     return align_columns(rows, left=len(rows[0]), notes=notes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean
@@ -33,7 +34,8 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         doing: the current step of a started run (`step_name`).
         episodes, of: number of finished and of planned episodes.
         faults: episodes that ended by an infrastructure error.
-        checkpoint, score: of its last evaluation, the mean of the scores so far.
+        checkpoint, score: of its last complete evaluation.
+        tested: how far unfinished evaluations are, such as `2/20 at 50`.
         quiet_s: seconds since its last request was answered.
         note: why its status is unknown, or what is damaged.
         caveats: notes on the results from the model configs.
@@ -48,6 +50,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     faults: int = 0
     checkpoint: int | None = None
     score: float | None = None
+    tested: list[str] = []
     quiet_s: float | None = None
     note: str = ""
     caveats: list[str] = []
@@ -64,9 +67,12 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
     run = load(path)
     rows = run.rows  # after a kill one may be missing; `run.episodes` would index all episodes
-    tests = [row for row in rows if row.phase == "test"]
-    checkpoint = max((row.checkpoint for row in tests), default=None)
-    scores = [row.score for row in tests if row.checkpoint == checkpoint and row.score is not None]
+    tested = Counter(row.checkpoint for row in rows if row.phase == "test")
+    planned = run.settings.run.test_episodes
+    complete = [point for point, count in tested.items() if count >= planned]
+    checkpoint = max(complete, default=None)
+    scores = [row.score for row in rows if row.phase == "test" and row.checkpoint == checkpoint]
+    known = [score for score in scores if score is not None]
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
     status = RunStatus(
@@ -76,7 +82,8 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         episodes=len(rows),
         faults=sum(row.termination.is_fault for row in rows),
         checkpoint=checkpoint,
-        score=fmean(scores) if scores else None,
+        score=fmean(known) if known else None,
+        tested=[f"{tested[point]}/{planned} at {point}" for point in sorted(tested) if point not in complete],
         caveats=caveats([run]),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )

@@ -56,23 +56,29 @@ def runs_page(runs: Mapping[str, Path]) -> Context:
         name = link(f"runs/{slug}/index.html", os.path.relpath(path.resolve(), top))
         try:
             run = load(path)
-            points = list_rows(average_tests(frame_episodes(run.rows))) if run.rows else []
+            points = list_rows(average_tests(frame_episodes(run.rows), run.settings.run.test_episodes))
             head = heading(run)
         except DAMAGED as error:
             problem = element("p", "problem", damage(path, error))
-            rows.append([name, badge("bad", "damaged") + problem, *[None] * 5])
+            rows.append([name, badge("bad", "damaged") + problem, *[None] * 6])
             continue
-        last = points[-1] if points else {}
+        last = next((point for point in reversed(points) if point["complete"]), {})
+        unfinished = [
+            f"{point['episodes']}/{point['planned']} at {point['checkpoint']}"
+            for point in points
+            if not point["complete"]
+        ]
         rows.append(
             [
                 name,
                 badge(head["status"]["kind"], head["status"]["text"]),
                 head["condition_name"],
                 len(run.rows),
+                ", ".join(unfinished) or None,
                 *(last.get(name) for name in ("checkpoint", "score", "output")),
             ]
         )
-    columns = ("run", "status", "condition", "episodes", "rollouts", "last score", "output tokens")
+    columns = ("run", "status", "condition", "episodes", "evaluating", "rollouts", "score", "output tokens")
     return {"table": html_table(columns, rows, label="Runs", kind="runs"), "count": len(runs)}
 
 

@@ -38,7 +38,9 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "cut": lambda row: f"{row['limited']:.0%}",
     "re-\npeated": lambda row: f"{share_repeated(row):.0%}",
     "test\nepisodes": lambda row: (
-        f"{row['episodes']}" + (f" (-{row['unscored']})" if row["unscored"] else "")
+        f"{row['episodes']}"
+        + ("" if row["complete"] else f"/{row['planned']}")
+        + (f" (-{row['unscored']})" if row["unscored"] else "")
     ),
     "LLM\ncalls": lambda row: _or_dash(row["llm_calls"], 1),
     "uncached\ntokens": lambda row: _or_dash(row["uncached"], 0),
@@ -51,6 +53,10 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     ),
 }
 """Columns of the table of checkpoints. Headings have two lines, so that the table fits into 80 characters."""
+
+
+COUNTED = ("roll-\nouts", "test\nepisodes")
+"""Columns that an unfinished evaluation has, too. Its means are not shown: fast episodes finish first."""
 
 
 def cost_lines(costs: RunCosts) -> list[str]:
@@ -112,7 +118,9 @@ def checkpoint_lines(runs: Mapping[str, Sequence[Row]]) -> list[str]:
     lines = [["run"] * names + [*columns]]
     for name, rows in runs.items():
         for number, row in enumerate(rows):
-            lines.append([name if number == 0 else ""] * names + [text(row) for text in columns.values()])
+            known = columns if row["complete"] else COUNTED
+            cells = [text(row) if title in known else "-" for title, text in columns.items()]
+            lines.append([name if number == 0 else ""] * names + cells)
     return align_columns(lines, left=int(names)) + [REPEATS_NOTE] * repeats
 
 

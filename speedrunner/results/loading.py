@@ -49,7 +49,12 @@ class Run(RunData):
         costs = run_costs(self, book)
         if table == "sleeps":
             return frame_sleeps(self, costs)
-        return _flatten_tasks(frame_episodes(self.episodes, costs))
+        episodes = frame_episodes(self.episodes, costs)
+        tests = episodes[episodes["phase"] == "test"]["checkpoint"]
+        played = tests.map(tests.value_counts()).reindex(episodes.index)
+        planned = self.settings.run.test_episodes if len(tests) else 0
+        episodes["complete"] = played.isna() | (played >= planned)
+        return _flatten_tasks(episodes)
 
 
 def _flatten_tasks(episodes: pandas.DataFrame) -> pandas.DataFrame:

@@ -98,13 +98,17 @@ CONDITION = [*COLUMNS, "checkpoint"]
 """Columns that identify a condition's checkpoint in frames of several runs."""
 
 
-def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
+def average_tests(episodes: pandas.DataFrame, planned: int) -> pandas.DataFrame:
     """Return one row per checkpoint that has a test episode, indexed by its rollouts, ascending.
 
-    Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `LIMITS` (the share of the test episodes
-    that each limit ended) and `limited` (their sum); `thought_cut` (the share of the actor's answers whose
-    reasoning ended at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`;
-    `cached_share` (of the prompt tokens).
+    Columns: `policy`; `episodes`, `planned`, `unscored`, `silent` (counts); `complete` (whether all planned
+    episodes are finished: the mean of fewer says little, since the fast ones finish first); `LIMITS` (the
+    share of the test episodes that each limit ended) and `limited` (their sum); `thought_cut` (the share of
+    the actor's answers whose reasoning ended at its budget; NaN without a ledger); the means `MEANS`, with
+    USD named `actor_usd`; `cached_share` (of the prompt tokens).
+
+    Args:
+        planned: test episodes of an evaluation, `run.test_episodes`.
     """
     tests = episodes[episodes["phase"] == "test"]
     points = tests["checkpoint"]
@@ -112,6 +116,7 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
     found = by.agg(policy=("policy", "first"), episodes=("episode", "size"))
     unknown = tests[["score", "llm_calls"]].isna().groupby(points).sum()
     found[["unscored", "silent"]] = unknown
+    found["planned"], found["complete"] = planned, found["episodes"] >= planned
     limited = tests[["checkpoint"]].assign(**{name: tests["termination"] == name for name in LIMITS})
     found[list(LIMITS)] = limited.groupby("checkpoint").mean()
     found["limited"] = found[list(LIMITS)].sum(axis=1)
@@ -133,7 +138,7 @@ def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
 
 def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
     """Return `frame_checkpoints` from the frames of a run's episodes and sleeps."""
-    found = average_tests(episodes)
+    found = average_tests(episodes, run.settings.run.test_episodes)
     rollouts = share_sleeps(episodes, sleeps)
     points = found.index.to_numpy()
     place = points.searchsorted(rollouts["number"].to_numpy(), side="right")

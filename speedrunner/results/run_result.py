@@ -131,13 +131,14 @@ def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> Ru
     rows = [row for row in run.rows if row.phase == "test"] if costs is None else run.episodes
     episodes = frame_episodes(rows, costs)
     unpriced = [] if costs is None else costs.unpriced
-    return _make_result(run, episodes, average_tests(episodes), unpriced=unpriced, name=name)
+    checkpoints = average_tests(episodes, run.settings.run.test_episodes)
+    return _make_result(run, episodes, checkpoints, unpriced=unpriced, name=name)
 
 
 def _make_result(
     run: RunData, episodes: pandas.DataFrame, checkpoints: pandas.DataFrame, **more: Any
 ) -> RunResult:
-    whole = checkpoints[checkpoints["episodes"] >= run.settings.run.test_episodes]
+    whole = checkpoints[checkpoints["complete"]]
     return RunResult(
         path=str(run.path),
         config=run.settings,

@@ -35,7 +35,7 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     written: list[Path] = []
     for name, path in zip(run_names(runs), runs, strict=True):
         run = load(path)
-        for point in list_rows(average_tests(frame_episodes(run.episodes))):
+        for point in list_rows(average_tests(frame_episodes(run.episodes), run.settings.run.test_episodes)):
             if not (played := run.evaluations(point["checkpoint"])):
                 continue  # a damaged run may have only summary rows
             file = folder / f"{name}-{point['checkpoint']:04d}.eval"

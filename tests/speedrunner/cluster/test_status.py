@@ -67,6 +67,17 @@ def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
     assert (found.state, found.owner) == ("stopped", None)
 
 
+def test_an_unfinished_evaluation_has_no_score(run: Path) -> None:
+    episodes = run / "episodes.jsonl"
+    lines = [line for line in episodes.read_text().splitlines() if '"test/0004/0001"' not in line]
+    episodes.write_text("".join(f"{line}\n" for line in lines))
+    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
+    (found,) = status(run)
+    assert (found.checkpoint, found.score, found.tested) == (2, 1.0, ["1/2 at 4"])
+    shown = in_process("status", str(run), "--trust", CORRIDOR).stdout
+    assert re.search(r" 9/10 +1\.000 at 2, 1/2 at 4  ", shown)
+
+
 def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> None:
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("tests.toy_env:Corridor", "tests.gone:Corridor"))

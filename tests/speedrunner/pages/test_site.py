@@ -103,7 +103,7 @@ def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are
 
 def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: Path) -> None:
     with RunDirectory.open_for_writing(tmp_path / "runs/run") as run:
-        run.write_config(CONFIG)
+        run.write_config(CONFIG.replace("test_episodes: 30", "test_episodes: 4"))
         run.write_policy(Policy(version=0))
         limits = Termination.CALL_LIMIT, Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW
         for number, termination in enumerate((*limits, Termination.SUBMITTED)):

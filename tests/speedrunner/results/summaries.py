@@ -97,7 +97,7 @@ _FRAMES: dict[str, tuple[pandas.DataFrame, pandas.DataFrame]] = {}
 
 def _frame(points: Sequence[Evaluation]) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     episodes = pandas.concat([NO_EPISODES, *map(_episodes, points)], ignore_index=True)
-    checkpoints = average_tests(episodes)
+    checkpoints = average_tests(episodes, planned=1)
     by_rollouts = {point.rollouts: point for point in points}
     found = [by_rollouts[rollouts] for rollouts in checkpoints.index]
     checkpoints["sleep_usd"] = [point.sleep_usd for point in found]

@@ -24,7 +24,7 @@ from tests.speedrunner.results.ledgers import BY_TOKEN, LIST, ROWS, row, stored
 
 FIRST = {
     "checkpoint": 0,
-    "episodes": 2,
+    **{"episodes": 2, "planned": 2, "complete": True},
     "unscored": 1,
     "silent": 0,
     "limited": 0.5,
@@ -48,6 +48,11 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
         ["0", "0.500", "50%", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
         ["2", "1.000", "0%", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
     ]
+
+
+def test_an_unfinished_evaluation_shows_how_far_it_is_and_no_mean() -> None:
+    lines = checkpoint_lines({"one": [FIRST, SECOND | {"complete": False, "planned": 20}]})
+    assert lines[-1].split() == ["2", "-", "-", "2/20", *["-"] * 7]
 
 
 def test_there_are_no_usd_without_prices(tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def test_without_prices_usd_are_missing_and_everything_else_stays(
         pandas.testing.assert_frame_equal(without.drop(columns="usd"), usual.drop(columns="usd"))
 
 
+def test_episodes_of_an_unfinished_evaluation_are_not_complete(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("test_episodes: 2", "test_episodes: 3"))
+    episodes = load(run).frame("episodes")
+    assert episodes[episodes["complete"]]["phase"].unique().tolist() == ["train"]
+    assert load(learnt.dir).frame("episodes")["complete"].all()
+
+
 def test_episodes_without_a_ledger_are_an_error(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "requests.jsonl").unlink()

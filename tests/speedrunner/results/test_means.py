@@ -88,6 +88,7 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
     actor, sleep = 200e-6 + 400e-6 + 100e-6, 2000e-6
     assert rows(run)[1] == {
         "checkpoint": 2,
+        **{"planned": 30, "complete": False},
         "policy": 1,
         "cached_share": 0.8,
         "episodes": 2,
