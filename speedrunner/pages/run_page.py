@@ -57,7 +57,7 @@ def run_page(run: RunData) -> Context:
     except DAMAGED as error:
         problem = f"Costs are unknown: {damage(run.path, error)}" if run.rows else ""
         episodes, sleeps = frame_episodes(run.rows), frame_sleeps(run, None)
-        frame = average_tests(episodes)
+        frame = average_tests(episodes, run.settings.run.test_episodes)
     points = list_rows(frame)
     return {
         **heading(run),
