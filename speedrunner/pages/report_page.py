@@ -178,8 +178,7 @@ def describe(collected: Collected) -> list[str]:
     missing: dict[str, int] = {}
     for row in rows:
         if row.missing:
-            command = row.missing.rpartition(": ")[2]
-            missing[command] = missing.get(command, 0) + 1
+            missing[row.missing] = missing.get(row.missing, 0) + 1
     if missing:
         lines.append(
             f"{sum(missing.values())} of {len(rows)} cells of the paper's tables are missing or incomplete:"

@@ -105,7 +105,7 @@ def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[st
             values |= {
                 point: estimate
                 for point in values
-                if (estimate := interval({(0, 0): scored[scored["checkpoint"] == point][column].dropna()}))
+                if (estimate := interval({0: scored[scored["checkpoint"] == point][column].dropna()}))
             }
         if column != "cost_usd" or any(value.mean for value in values.values()):
             panel = Panel("", "training rollouts", "", [Series("", [*values], [*values.values()])])

@@ -20,7 +20,6 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from serving.meter import READINESS, LedgerRow
-from serving.model_config import ModelConfig
 from serving.usage import Prices, Sums, Usage
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.records import Labels
@@ -314,12 +313,6 @@ def engine_seconds(runs: Iterable[Sequence[LedgerRow]]) -> float | None:
             total += max(0.0, end - max(begin, until))
             until = max(until, end)
     return total
-
-
-def gpu_hours(model_config: ModelConfig, seconds: float | None) -> float | None:
-    """Return the GPU-hours of an engine's seconds; `None` if they are unknown."""
-    gpus = model_config.gpus * model_config.replicas
-    return None if seconds is None else seconds * gpus / 3600
 
 
 def _split_by_process(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:

@@ -6,7 +6,7 @@ The paper's single ScienceWorld column is the mean over its two families, of mea
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.config.condition import Choice, ModelVariant, Treatment
+from speedrunner.config.condition import ModelVariant
 from speedrunner.config.schema import ModelOptions
 from speedrunner.plain.plain_records import read_table
 from speedrunner.results.conditions import (
@@ -97,7 +97,7 @@ class PaperComparison(msgspec.Struct, frozen=True):
         model: model of the measured runs.
         ours: at the last checkpoint, over seeds.
         flag: set if the wall clock or the context ended over 2% of the test episodes behind it.
-        missing: what is missing, and the command that produces it; empty if complete.
+        missing: the command that plays missing and unfinished runs; empty if there are three finished seeds.
     """
 
     paper: Published
@@ -115,46 +115,39 @@ def compare_with_paper(
     Args:
         options: further options of the command that fills a gap, such as ` scale=smoke`.
     """
-    models = played_models(conditions)
     return [
-        _compare_number(number, model, sweep_command(number.experiment, chosen, options), conditions)
+        _compare_number(number, model, chosen, conditions, options)
         for number in numbers
-        for model, chosen in models.items()
+        for model, chosen in played_models(conditions).items()
     ]
 
 
-def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
-    """Return the command that plays an experiment with the models of a run; `options` as in
-    `compare_with_paper`."""
-    words = ["speedrunner", "sweep", f"experiment={experiment}", f"model={model.name}"]
-    if model.inducer_name is not None:
-        words.append(f"model.inducer_name={model.inducer_name}")
-    return shlex.join(words) + options
-
-
 def _compare_number(
-    number: Published, model: ModelVariant, command: str, conditions: Sequence[Condition]
+    number: Published,
+    model: ModelVariant,
+    chosen: ModelOptions,
+    conditions: Sequence[Condition],
+    options: str,
 ) -> PaperComparison:
-    asked: dict[tuple[Choice, Treatment], Mapping[int, RunResult]] = {}
-    parts, treatment = [], TREATMENTS[number.method]
-    for env in ENVS[number.env]:
-        runs = asked[env, treatment] = find_runs(conditions, env, treatment, model)
-        parts.append(_quantity(number.quantity, runs.values()))
-    known = [part for part in parts if part is not None]
-    runs_behind = [run for runs in asked.values() for run in runs.values()]
-    last = [run.checkpoints.iloc[-1] for run in runs_behind if run.points]
+    treatment = TREATMENTS[number.method]
+    asked = [find_runs(conditions, env, treatment, model).values() for env in ENVS[number.env]]
+    known = [part for runs in asked if (part := _quantity(number.quantity, runs)) is not None]
+    last = [run.checkpoints.iloc[-1] for runs in asked for run in runs if run.points]
     cut = max((float(row[[*CUT]].sum()) for row in last), default=0.0)
-    gaps = list_gaps(asked)
+    words = ["speedrunner", "sweep", f"experiment={number.experiment}", f"model={chosen.name}"]
+    if chosen.inducer_name is not None:
+        words.append(f"model.inducer_name={chosen.inducer_name}")
+    is_complete = all(len(runs) >= SEEDS and not any(run.unfinished for run in runs) for runs in asked)
     return PaperComparison(
         paper=number,
         model=str(model),
-        ours=average(known) if len(known) == len(parts) else None,
+        ours=average(known) if len(known) == len(asked) else None,
         flag=f"{cut:.1%} ended by a limit" if cut > TOO_MANY else "",
-        missing=f"{'; '.join(gaps)}: {command}" if gaps else "",
+        missing="" if is_complete else shlex.join(words) + options,
     )
 
 
-def _quantity(name: str, runs: Iterable[RunResult]) -> Spread | None:
+def _quantity(name: str, runs: Collection[RunResult]) -> Spread | None:
     """Return a quantity over seeds at the last checkpoint that all started runs have finished."""
     column = {WITHOUT: "score", WITH: "score", "combat_percent": "combat"}.get(name, name)
     started = [run for run in runs if run.points]
@@ -165,21 +158,6 @@ def _quantity(name: str, runs: Iterable[RunResult]) -> Spread | None:
     factor = 100.0 if name == "combat_percent" else 1.0
     values = [run.average(column).get(point) for run in started]
     return spread(None if value is None else factor * value for value in values)
-
-
-def list_gaps(asked: Mapping[tuple[Choice, Treatment], Mapping[int, RunResult]]) -> list[str]:
-    """Return the missing and unfinished runs of conditions as text."""
-    gaps = []
-    for (env, treatment), runs in asked.items():
-        name = f"{treatment} on {env}"
-        open_ = [str(run.seed) for run in runs.values() if run.unfinished]
-        if not runs:
-            gaps.append(f"no run of {name}")
-        elif len(runs) < SEEDS:
-            gaps.append(f"{len(runs)} of {SEEDS} seeds of {name}")
-        if open_:
-            gaps.append(f"seed {', '.join(open_)} of {name} unfinished")
-    return gaps
 
 
 def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:

@@ -8,7 +8,6 @@ seed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from math import inf, isfinite, sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy
 from scipy.stats import nct, t  # type: ignore[import-untyped]
 
-from speedrunner.plain.console import align_columns, short_number
+from speedrunner.plain.console import align_columns
 from speedrunner.results.claims import (
     EQUIVALENCE,
     Claim,
@@ -48,7 +47,7 @@ SEED = 0
 SPAN = (0.1, 0.9)
 """Quantiles of the seeds needed, over effects and variances that the pilot could have come from."""
 
-HEAD = ("claim", "effect", "task sd", "seed sd", "seeds", "GPU-hours")
+HEAD = ("claim", "effect", "task sd", "seed sd", "seeds")
 
 
 class Need(NamedTuple):
@@ -110,29 +109,12 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
                     key=lambda need: (not need.is_decidable, need.high, need.low),
                 )
                 shown = (f"{value:.3g}" for value in (need.effect, need.task_sd, need.seed_sd))
-                lines.append(
-                    (f"{claim[0].claim}, {model}", *shown, need.show_seeds(), _show_hours(need, runs))
-                )
+                lines.append((f"{claim[0].claim}, {model}", *shown, need.show_seeds()))
     left_out = [problem for problem in read if isinstance(problem, str)]
     left_out += (f"claims left out: {count} {reason}" for reason, count in left.items())
     if len(lines) == 1:
         raise StorageError("; ".join([f"no claim can be planned by {len(read)} runs in {folder}", *left_out]))
     return [*align_columns(lines), "", *left_out, caption("power", power=POWER, most=MOST, pilot=PILOT)]
-
-
-def _show_hours(need: Need, runs: Sequence[Runs]) -> str:
-    """Return the GPU-hours of the seeds needed as text; `-` if they are unknown."""
-    by_condition = {
-        side._replace(point=0): played.values() for finished in runs for side, played in finished.items()
-    }
-    hours = [[run.gpu_hours for run in own if run.gpu_hours is not None] for own in by_condition.values()]
-    if not all(hours) or not need.is_decidable or need.low > MOST:
-        return "-"
-    seed = sum(sum(own) / len(own) for own in hours)
-    ends = dict.fromkeys(
-        "over " * (end > MOST) + short_number(seed * min(end, MOST)) for end in (need.low, need.high)
-    )
-    return " to ".join(ends)
 
 
 def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:

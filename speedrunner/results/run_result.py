@@ -14,7 +14,7 @@ from speedrunner.config.condition import ConditionId
 from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config
 from speedrunner.results.frames import frame_episodes, frame_sleeps
-from speedrunner.results.ledger import Ledger, RunCosts, gpu_hours
+from speedrunner.results.ledger import Ledger, RunCosts
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import RULES, add_costs, average_tests
 from speedrunner.results.pricing import OWN, PriceBook, price_book
@@ -45,7 +45,6 @@ class RunResult:
         unpriced: models without known prices.
         caveats: notes on the results from the model configs.
         name: identifies the run in the viewer's links.
-        gpu_hours: of the actor's engine; `None` if unknown.
     """
 
     path: str
@@ -61,7 +60,6 @@ class RunResult:
     unpriced: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     name: str = ""
-    gpu_hours: float | None = None
     _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -190,8 +188,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         episodes[f"usd_{rule}"] = priced["usd"]
         means = add_costs(run, priced, frame_sleeps(run, costs))[["sleep_usd", "cost_usd"]]
         checkpoints = checkpoints.join(means.add_suffix(f"_{rule}"))
-    hours = None if costs is None else gpu_hours(run.processes[-1].actor, costs.engine_s)
-    return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills, gpu_hours=hours)
+    return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)
 
 
 def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:

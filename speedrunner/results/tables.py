@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import pandas
-from msgspec.structs import replace
 
-from speedrunner.config.condition import COLUMNS, ConditionId
-from speedrunner.results.conditions import REACT, TOO_MANY, Condition, stack_frames
+from speedrunner.config.condition import COLUMNS
+from speedrunner.results.conditions import TOO_MANY, Condition, stack_frames
 from speedrunner.results.means import (
     AVERAGED,
     CONDITION,
@@ -18,12 +16,10 @@ from speedrunner.results.means import (
     LIMITS,
     TRAINING,
     average_seeds,
-    mean_sd,
-    spread,
 )
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
-from speedrunner.results.writing import Cell, Table, caption, table_of
+from speedrunner.results.writing import Table, caption, table_of
 
 
 def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
@@ -39,7 +35,6 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         _training(checkpoints, prices),
         *make_test_tables(conditions),
         _libraries(checkpoints),
-        _ratios(conditions),
         table_of("skills", caption("skills"), stack_frames(conditions, "skills").drop(columns="run")),
     ]
 
@@ -70,22 +65,3 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
 def _libraries(checkpoints: pandas.DataFrame) -> Table:
     found = average_seeds(checkpoints, LIBRARY)
     return table_of("libraries", caption("libraries"), found[found["functions"] > 0].reset_index())
-
-
-def _ratios(conditions: Sequence[Condition]) -> Table:
-    """Return each condition's output tokens as a share of ReAct's with the same wording and seeds."""
-    by_identity = {condition.identity: condition for condition in conditions}
-    rows: list[tuple[Cell, ...]] = []
-    for condition in conditions:
-        env, treatment, model = msgspec.structs.astuple(condition.identity)
-        reference = replace(REACT, wording=treatment.wording)
-        react = by_identity.get(ConditionId(env, reference, replace(model, inducer_thinking=None)))
-        if react is None or treatment == reference:
-            continue
-        last, others = (
-            {key: run.checkpoints["output"].iloc[-1] for key, run in side.runs.items() if run.points}
-            for side in (condition, react)
-        )
-        if found := spread(output / others[key] for key, output in last.items() if key in others):
-            rows.append((*condition.names, found.seeds, *mean_sd(found)))
-    return Table("output_ratios", caption("output_ratios"), [*COLUMNS, "seeds", "ratio", "ratio_std"], rows)

@@ -49,15 +49,13 @@ def compared(runs: list[RunResult], *claims: JudgedClaim, prices: str | None = N
 def test_runs_that_the_plan_lists_are_named_if_they_are_missing(tmp_path: Path) -> None:
     runs = plan(tmp_path, "0,1,2,3")
     where = f"HERE/{PLAN}: the analysis of experiment=main "
-    assert compared(runs) == [f"{where}equals its plan of DATE"]
-    opo, lacks = runs[4:], f"{where}differs from its plan of DATE: this report lacks "
-    assert [run.condition.names[1] for run in opo] == ["opo"] * 4
-    named = ", ".join(f"babyai react gpt-5.4-mini seed {seed}" for seed in range(4))
-    assert compared(opo) == [f"{lacks}4 runs: {named}"]
-    assert compared(runs[1:]) == [f"{lacks}1 run: babyai react gpt-5.4-mini seed 0"]
-    assert compared(runs[:1])[0].endswith(
-        "opo gpt-5.4-mini seed 0, babyai opo gpt-5.4-mini seed 1 and 2 more"
-    )
+    assert compared(runs) == [f"{where}equals its plan"]
+    lacks = f"{where}differs from its plan: this report lacks "
+    assert [run.condition.names[1] for run in runs[4:]] == ["opo"] * 4
+    assert compared(runs[4:]) == [f"{lacks}4 runs: babyai react gpt-5.4-mini seed 0, 1, 2, 3"]
+    assert compared(runs[3:5]) == [
+        f"{lacks}6 runs: babyai opo gpt-5.4-mini seed 1, 2, 3; babyai react gpt-5.4-mini seed 0, 1, 2"
+    ]
 
 
 def test_further_runs_are_added_with_their_date_and_nothing_else_changes(tmp_path: Path) -> None:
@@ -66,7 +64,7 @@ def test_further_runs_are_added_with_their_date_and_nothing_else_changes(tmp_pat
     assert before["levels"] == {"confidence": 0.95, "equivalence": 0.9}
     ((written, own),) = before["runs"].items()
     assert own == {f"babyai {name} gpt-5.4-mini": [0, 1] for name in ("react", "opo")}
-    before["runs"] = {"earlier": own}
+    before["runs"] = {"2026": own}
     (tmp_path / PLAN).write_text(write_yaml({"experiment=main": before}))
     runs = plan(tmp_path, "0,1,2")
     after = read_yaml((tmp_path / PLAN).read_text())["experiment=main"]
@@ -74,9 +72,28 @@ def test_further_runs_are_added_with_their_date_and_nothing_else_changes(tmp_pat
     assert after == before
     assert added[0] >= written
     assert added[1] == {name: [2] for name in own}
-    assert compared(runs)[0].endswith("equals its plan of earlier, DATE")
+    assert compared(runs)[0].endswith("equals its plan")
     other = replace(summary("babyai", "asi"), path=str(tmp_path / "x"))
     assert compared([*runs, other])[1:] == [f"HERE/{PLAN} does not plan 1 run: babyai asi tiny-random seed 0"]
+
+
+def started(runs: list[RunResult], times: dict[int, float]) -> list[RunResult]:
+    """The runs, started at these times by their seeds."""
+    process: dict[int, Any] = {seed: SimpleNamespace(started=time) for seed, time in times.items()}
+    return [replace(run, processes=[process[run.seed]]) for run in runs]
+
+
+def test_runs_that_a_sweep_added_after_others_had_started_are_flagged(tmp_path: Path) -> None:
+    plan(tmp_path, "0")
+    plan(tmp_path, "5", name="models")  # another experiment in the same folder is no extension
+    text = (tmp_path / PLAN).read_text()
+    (tmp_path / PLAN).write_text(re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "2026-01-01 00:00 UTC", text))
+    runs = plan(tmp_path, "0,1")
+    line = compared(started(runs, {0: 1767225600.0 + 3600, 1: 2.0**36}))[0]
+    assert (
+        "; 2 runs: babyai opo gpt-5.4-mini seed 1; babyai react gpt-5.4-mini seed 1 were added after" in line
+    )
+    assert "were added" not in compared(started(runs, dict.fromkeys((0, 1), 2.0**36)))[0]
 
 
 def test_sweeps_that_start_at_the_same_time_all_add_their_runs(tmp_path: Path) -> None:
@@ -89,11 +106,9 @@ def test_sweeps_that_start_at_the_same_time_all_add_their_runs(tmp_path: Path) -
 
 
 def test_runs_that_started_before_a_sweep_planned_them_are_named(tmp_path: Path) -> None:
-    runs, started = plan(tmp_path, "0,1"), {0: 0.0, 1: 2.0**36}
-    process: dict[int, Any] = {seed: SimpleNamespace(started=time) for seed, time in started.items()}
-    lines = compared([replace(run, processes=[process[run.seed]]) for run in runs])
+    lines = compared(started(plan(tmp_path, "0,1"), {0: 0.0, 1: 2.0**36}))
     told = f"HERE/{PLAN} was written after the start of 2 runs: "
-    assert lines[1:] == [told + ", ".join(f"babyai {name} gpt-5.4-mini seed 0" for name in ("opo", "react"))]
+    assert lines[1:] == [told + "; ".join(f"babyai {name} gpt-5.4-mini seed 0" for name in ("opo", "react"))]
 
 
 def test_another_analysis_and_other_prices_are_named(tmp_path: Path) -> None:
@@ -103,9 +118,7 @@ def test_another_analysis_and_other_prices_are_named(tmp_path: Path) -> None:
     content["experiment=main"]["levels"]["confidence"] = 0.9
     (tmp_path / PLAN).write_text(write_yaml(content))
     (line,) = compared(runs, judged("cost_usd"), prices="zero")
-    assert line.endswith(
-        "differs from its plan of DATE: claims, levels; verdicts on USD are by --prices zero"
-    )
+    assert line.endswith("differs from its plan: claims, levels; verdicts on USD are by --prices zero")
     assert "USD" not in "".join(
         [*compared(runs, judged("score"), prices="zero"), *compared(runs, judged("cost_usd"))]
     )
@@ -119,9 +132,7 @@ def test_a_deleted_plan_is_named(tmp_path: Path) -> None:
     assert compared(runs, judged("score")) == [f"no analysis plan ({PLAN}) in HERE: {reason}"]
 
 
-@pytest.mark.parametrize(
-    "text", ["- 1", "a: 1", "", "{", "a: {claims: {}, measures: [], exclusions: [], levels: {}}"]
-)
+@pytest.mark.parametrize("text", ["- 1", "a: 1", "", "{", "a: {claims: {}, levels: {}}"])
 def test_a_bad_plan_is_left_out_and_the_others_are_compared(tmp_path: Path, text: str) -> None:
     runs = plan(tmp_path / "good", "0")
     (tmp_path / "bad").mkdir()

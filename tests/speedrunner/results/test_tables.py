@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pandas import Series
 
-from speedrunner.config.condition import ModelVariant
 from speedrunner.results.conditions import BABYAI, OURS, continue_in, group_runs
 from speedrunner.results.inference import estimate_mean, paper_ttest
 from speedrunner.results.run_result import RunResult
@@ -100,22 +99,3 @@ def test_what_the_wall_clock_ended_too_often_is_flagged() -> None:
     found = played(3)
     assert found["performance"].flagged == {0, 1}
     assert played(2)["performance"].flagged == frozenset()
-
-
-def test_output_is_divided_by_react_s_of_the_same_actor_and_wording() -> None:
-    def played(method: str, model: str, *outputs: float, wording: int = 0, **more: int) -> list[RunResult]:
-        own = {"model": ModelVariant(model, **more), "wording": wording}
-        return [
-            summary("babyai", method, seed, checkpoint(0, [{}]), checkpoint(50, [{"output": output}]), **own)
-            for seed, output in enumerate(outputs)
-        ]
-
-    runs = played("react", "m", 80, 100) + played("react", "m", 40, 40, actor_thinking=64)
-    runs += played("asi", "m", 40, 100) + played("asi", "m", 8, inducer_thinking=512)
-    runs += played("asi", "m", 20, actor_thinking=64) + played("opo", "n", 10) + played("react", "w", 1)
-    runs += played("react", "w", 80, wording=1) + played("asi", "w", 20, wording=1)
-    found = {row["model"]: row for row in rows(tables(*runs)["output_ratios"])}
-    assert {model: (row["seeds"], row["ratio"]) for model, row in found.items()} == {
-        "m": (2, 0.75), "m-inducer_thinking512": (1, 0.1), "m-actor_thinking64": (1, 0.5), "w": (1, 0.25),
-    }  # fmt: skip
-    assert found["m"]["ratio_std"] == pytest.approx(0.35355, abs=1e-5)
