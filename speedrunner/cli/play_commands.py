@@ -26,8 +26,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
 
     Ctrl-C, SIGTERM or a closed terminal waits up to run.drain_s seconds for running episodes; a second signal
     stops at once.
-    Rerun the same command to resume. With experiment=NAME, the settings choose one run of an experiment. A
-    larger run.rollouts extends a run that is there; what was played stays as it is.
+    Rerun the same command to resume. With experiment=NAME, the settings choose one run of an experiment.
 
     run.start_from=RUN[:VERSION] run.rollouts=0 evaluates a stored policy without training. All other settings
     are that run's own unless given, such as another env=, model= or run.test_episodes=. The results are in a

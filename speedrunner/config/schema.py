@@ -352,12 +352,18 @@ def differences(before: Config, after: Config) -> list[str]:
     """Return the differences that keep `after` from resuming a run of `before`, such as `run.rollouts: 20 ->
     40`.
 
-    Keys that do not change results are left out; see `changes_results`.
+    Keys that do not change results are left out; see `changes_results`. So are moves: of the run in
+    `run.start_from`, and of files of model configs, whose content each process records.
     """
-    old, new = flat(to_mapping(before)), flat(to_mapping(after))
-    return shown_differences(
-        *({key: value for key, value in each.items() if changes_results(key)} for each in (old, new))
-    )
+    if before.start == after.start:
+        after = after.with_run(start_from=before.run.start_from)
+    return shown_differences(_settings_of_results(before), _settings_of_results(after))
+
+
+def _settings_of_results(config: Config) -> dict[str, Any]:
+    settings = {key: value for key, value in flat(to_mapping(config)).items() if changes_results(key)}
+    names = {key: settings[key] for key in ("model.name", "model.inducer_name")}
+    return settings | {key: "a file" for key, name in names.items() if str(name).endswith((".yaml", ".yml"))}
 
 
 def _with_options_apart(section: object) -> object:

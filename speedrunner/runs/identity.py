@@ -29,7 +29,6 @@ from speedrunner.store.history import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, changes
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.workers.sandbox.isolation import find_bubblewrap
 
 PACKAGES = ("serving", "envs", "speedrunner")
 """SpeedRunner's own packages."""
@@ -238,8 +237,7 @@ def confinement(sandbox: SandboxConfig) -> str:
     limits = f"{sandbox.memory_mb} MiB, no files written, no processes started"
     if sandbox.kind == "rlimits":
         return f"rlimits: files and network are open; {limits}"
-    (name, *_) = _run_program(find_bubblewrap(), "--version") or ["bubblewrap"]
-    return f"{name}: no network, system read-only, nothing else seen; {limits}"
+    return f"bubblewrap: no network, system read-only, nothing else seen; {limits}"
 
 
 def _cpu() -> str:
@@ -249,15 +247,6 @@ def _cpu() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
-
-
-def _run_program(*command: str) -> list[str]:
-    """Return the lines that a program prints; none if it cannot run."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.splitlines()
 
 
 def versions() -> dict[str, str]:
@@ -278,7 +267,7 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the checkout's commit, or why it is unknown."""
+    """Return the checkout's commit; `unknown` without git or version control."""
 
     def git(*arguments: str) -> str:
         # Git refuses the checkout of another user, such as a group's installation, unless it is named as
@@ -289,10 +278,5 @@ def _commit() -> str:
     try:
         commit = git("rev-parse", "--short=12", "HEAD")
         return f"{commit} with changes" if git("status", "--porcelain") else commit
-    except FileNotFoundError:
-        return "unknown: git is not installed"
-    except subprocess.CalledProcessError as error:
-        said = " ".join(error.stderr.split())
-        return "not under version control" if "not a git repository" in said else f"unknown: {said[:200]}"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"unknown: {error}"
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"

@@ -1,8 +1,7 @@
 """The metrics of a run while it is played, written for TensorBoard and Weights & Biases.
 
 After each step, `step_metrics` returns what the step adds: means of its episodes, or the counts of its sleep.
-`speedrunner.results` computes the tables afterwards. If a tracker fails, a warning is printed once and the
-run continues.
+If a tracker fails, a warning is printed once and the run continues.
 """
 
 from __future__ import annotations
@@ -11,85 +10,42 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from numbers import Real
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from serving.usage import Usage
 from speedrunner.config.schema import Config, to_mapping
-from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
+from speedrunner.results.frames import frame_episodes, frame_sleeps
+from speedrunner.results.ledger import WARM_UP, Ledger
+from speedrunner.results.means import average_tests
+from speedrunner.results.pricing import price_book
+from speedrunner.runs.plan import Evaluate, Sleep, Step
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import sleep_key
 
 
 def step_metrics(step: Step, run: RunData) -> tuple[int, dict[str, float]]:
-    """Return the number of training rollouts after a finished step, and its metrics.
-
-    Means are over scored episodes. Tokens and USD are those of all roles, without wasted requests. USD are
-    missing if a model has no price, and leave out prefix warm-ups, which later episodes share.
-    """
-    match step:
-        case Sleep():
-            rollouts = sum(each.rollouts for each in run.sleeps if each.sleep <= step.number)
-            phase, found = "sleep", _sleep_metrics(step.number, run)
-        case Wake():
-            rollouts, phase, found = step.first + len(step.tasks), "train", _episode_metrics(step, run)
-        case Evaluate():
-            rollouts, phase, found = step.checkpoint, "test", _episode_metrics(step, run)
-    return rollouts, {f"{phase}/{name}": float(value) for name, value in found.items()}
-
-
-def _episode_metrics(step: Wake | Evaluate, run: RunData) -> dict[str, float]:
-    rows = [row for row in run.rows if row.episode in step.tasks]
-    scored = [row for row in rows if row.score is not None]
-    asked = [row for row in scored if row.llm_calls]  # the others have no costs that a mean could include
-    found = {
-        "episodes": len(rows),
-        "unscored": len(rows) - len(scored),
-        "limited": sum(row.termination.is_limit for row in rows) / len(rows),
-    }
-    values = {
-        name: [getattr(row, name) for row in scored]
-        for name in ("score", "actions", "repeated_calls", "skill_calls")
-    }
-    values["llm_calls"] = [row.llm_calls for row in asked]
-    found |= {name: fmean(own) for name, own in values.items() if own}
-    costs = _count_costs(run, {row.episode for row in asked}) if asked else {}
-    return found | {name: amount / len(asked) for name, amount in costs.items()}
-
-
-def _sleep_metrics(number: int, run: RunData) -> dict[str, float]:
-    record, policy = run.sleep(number), run.policies.load(number)
-    found = {
-        "accepted": record.accepted,
-        "refused": record.refused,
-        "replayed": len(record.episodes),
-        "llm_calls": len(record.turns),
-        "seconds": record.seconds,
-        "skills": len(policy.skills),
-        "public": sum(skill.public for skill in policy.skills),
-        **_count_costs(run, {sleep_key(number)}),
-    }
-    if record.prefix is not None:
-        before, after = record.prefix.before, record.prefix.after
-        found |= {"prefix_before": before, "prefix_after": after}
-        found["prefix_invalidated"] = before - record.prefix.common
-    return found
-
-
-def _count_costs(run: RunData, keys: set[str]) -> dict[str, float]:
-    """Return the tokens and USD of episodes or sleeps by their keys."""
-    rows = [row for row in run.requests if not row.wasted and row.labels.get("episode") in keys]
-    used = [(row.model, row.usage) for row in rows if row.usage is not None]
-    usage = sum((usage for _, usage in used), Usage())
-    found: dict[str, float] = {"uncached": usage.uncached, "cached": usage.cached, "output": usage.completion}
-    if all(model in run.prices for model, _ in used):
-        found["usd"] = sum(run.prices[model].cost(usage) for model, usage in used)
-    return found
+    """Return the number of training rollouts after a finished step, and its metrics: the known columns of
+    `frame_sleeps`, or of `average_tests` for the episodes of a wake or an evaluation, without warm-ups."""
+    costs = Ledger.of(run).price(price_book(run))
+    lines = {labels: spend for labels, spend in costs.lines.items() if labels.role != WARM_UP}
+    costs = replace(costs, lines=lines)  # later episodes share the warm-ups
+    if isinstance(step, Sleep):
+        sleeps = frame_sleeps(run, costs)
+        sleeps = sleeps[sleeps["sleep"] <= step.number]
+        rollouts, phase, row = int(sleeps["rollouts"].sum()), "sleep", sleeps.iloc[-1]
+        row["skills"] = len(run.policies.load(step.number).skills)
+    else:
+        episodes = frame_episodes([each for each in run.rows if each.episode in step.tasks], costs)
+        row = average_tests(episodes.assign(phase="test")).iloc[0]
+        phase = "test" if isinstance(step, Evaluate) else "train"
+        rollouts = step.checkpoint if isinstance(step, Evaluate) else step.first + len(step.tasks)
+    numbers = row[row.map(lambda value: isinstance(value, Real) and value == value)]
+    return rollouts, {f"{phase}/{name}": float(value) for name, value in numbers.items()}
 
 
 class TensorBoard:

@@ -1,6 +1,6 @@
 """Open the directory of a run, new or resumed, and play the run's unfinished steps.
 
-A process may continue a stored run with the same configuration or more rollouts, and with the same contexts.
+A process may continue a stored run with the same configuration and the same contexts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from serving.model_config import ModelConfig
 from serving.options import check_keys
 from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor
-from speedrunner.config.schema import Config, differences, to_yaml
+from speedrunner.config.schema import differences, to_yaml
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.metrics import track
@@ -83,9 +83,6 @@ class OpenRun:
             await engines.check(model, others)
             model.note_tools = others.note_tools = directory.append_tools
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
-            stored = directory.read().settings
-            if stored.run.rollouts < setup.config.run.rollouts:  # recorded in the changes of the process
-                directory.write_config(to_yaml(stored.with_run(rollouts=setup.config.run.rollouts)))
             self.progress.begin(model.engine.meter, lambda: engines.actor.queued)
             executor = Executor(
                 directory=directory,
@@ -140,7 +137,8 @@ async def open_run(
         first_prompt = check_models(setup, initial)
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
-        extension = check_configuration(stored, setup) if stored.files.config.exists() else None
+        if stored.files.config.exists():
+            check_configuration(stored, setup)
         left = unfinished_steps(steps, stored, retry_faults=options.retry_faults)
         if not left:
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)
@@ -163,9 +161,6 @@ async def open_run(
                 )
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
-            if extension:
-                progress.say(f"the run is extended: {extension}")
-                process = msgspec.structs.replace(process, changes=[extension, *process.changes])
             yield OpenRun(setup, directory, process, left, tried, progress)
 
 
@@ -225,32 +220,14 @@ def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> 
     return process
 
 
-def check_configuration(run: RunData, setup: Setup) -> str | None:
-    """Return the change, such as `run.rollouts: 20 -> 40`, if a configuration extends a stored run; `None` if
-    it is the same.
-
-    Raises:
-        RunDirectoryError: the stored run has another configuration, or the longer run would not contain it;
-            `run.start_from` names no policy.
-        InvalidPlan: the environment has too few training tasks.
-        StorageError: the run cannot be read.
-    """
-    here, after = _settings_here(run, setup), setup.config
-    before, rollouts = here.run.rollouts, after.run.rollouts
-    if not (changed := differences(here, after)):
-        return None
-    if rollouts < before or differences(here.with_run(rollouts=rollouts), after):
-        what = "; ".join(_name_causes(changed))
+def check_configuration(run: RunData, setup: Setup) -> None:
+    """Raise `RunDirectoryError` if a stored run has another configuration, and `StorageError` if it cannot be
+    read."""
+    if changed := differences(run.settings, setup.config):
         raise RunDirectoryError(
-            f"{run.path} has another configuration: {what}; undo the change, or start another run with"
-            " run.dir=NEW"
+            f"{run.path} has another configuration: {'; '.join(_name_causes(changed))}; undo the change, or"
+            " start another run with run.dir=NEW"
         )
-    if reason := _find_obstacle(run, setup):
-        raise RunDirectoryError(
-            f"{run.path} cannot be extended to {rollouts} rollouts: {reason}; continue in another"
-            f" run: run.start_from={run.path} run.dir=NEW"
-        )
-    return f"run.rollouts: {before} -> {rollouts}"
 
 
 def _name_causes(changed: Sequence[str]) -> list[str]:
@@ -258,45 +235,6 @@ def _name_causes(changed: Sequence[str]) -> list[str]:
     causes = [line for line in changed if line.startswith(("env.name: ", "method.name: "))]
     sections = tuple(line.partition("name: ")[0] for line in causes)
     return [*causes, *(line for line in changed if not line.startswith(sections))]
-
-
-def _settings_here(run: RunData, setup: Setup) -> Config:
-    """Return a run's configuration with the places that `setup` gives for the same things.
-
-    - Files of model configs: `identity` compares what they contain.
-    - The run in `run.start_from`, if its policy is the first one of this run.
-
-    Raises:
-        RunDirectoryError: `run.start_from` has changed, and the policy that it names does not exist.
-        StorageError: the run cannot be read.
-    """
-    before, after = run.settings, setup.config
-    places = {
-        key: getattr(after.model, key)
-        for key in ("name", "inducer_name")
-        if _is_file(getattr(before.model, key)) and _is_file(getattr(after.model, key))
-    }
-    start = before.run.start_from
-    if start is not None and after.run.start_from not in (None, start) and run.policies.versions():
-        start = after.run.start_from if setup.initial_policy() == run.policies.load(0) else start
-    model = msgspec.structs.replace(before.model, **places)
-    return msgspec.structs.replace(before, model=model).with_run(start_from=start)
-
-
-def _is_file(model_config: str | None) -> bool:
-    return model_config is not None and model_config.endswith((".yaml", ".yml"))
-
-
-def _find_obstacle(run: RunData, setup: Setup) -> str | None:
-    """Return why a longer run would not contain the shorter one; `None` if it would."""
-    old = run.settings.run
-    if setup.carries_history and not old.rollouts:
-        return "it evaluates a stored policy and has no copy of the training history"
-    short = replace(setup, config=setup.config.with_run(rollouts=old.rollouts)).plan()
-    if setup.plan()[: len(short)] == short:
-        return None
-    name = "eval_every" if old.rollouts % old.eval_every else "sleep_every"
-    return f"run.rollouts={old.rollouts} is not a multiple of run.{name}={getattr(old, name)}"
 
 
 def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:

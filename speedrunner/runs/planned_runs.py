@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -95,28 +96,24 @@ def split_by_server(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
     return [list(group) for _, group in groupby(sorted(runs, key=place), key=lambda run: run.server)]
 
 
-def list_unfinished(planned: PlannedRun) -> tuple[list[Due], str | None]:
-    """Return the unfinished steps of a run, and how its configuration extends the stored one, if it does.
-
-    Raises if it cannot start or resume; see `open_run`.
-    """
+def list_unfinished(planned: PlannedRun) -> list[Due]:
+    """Return the unfinished steps of a run. Raises if it cannot start or resume; see `open_run`."""
     path, setup = Path(planned.path), planned.setup
     if not (path / "config.yaml").exists():
         if planned.after is None:
             setup.initial_policy()  # raises if it does not exist
-        return [Due(step, step.tasks) for step in setup.plan()], None
+        return [Due(step, step.tasks) for step in setup.plan()]
     run = load(path)
-    extension = check_configuration(run, setup)
+    check_configuration(run, setup)
     left = unfinished_steps(setup.plan(), run, retry_faults=setup.config.run.retry_faults)
     if left:
         identify_process(run, setup, lambda line: None)
-    return left, extension
+    return left
 
 
 def is_unfinished(planned: PlannedRun) -> bool:
     """Return whether a run has unfinished steps. Raises if it cannot start or resume, or lacks an API key."""
-    left, _ = list_unfinished(planned)
-    if left:
+    if left := list_unfinished(planned):
         check_keys(planned.setup.services)
     return bool(left)
 
@@ -189,89 +186,54 @@ def _share_parts(groups: list[list[list[PlannedRun]]], number: int) -> list[int]
     return counts
 
 
-class Outline(msgspec.Struct, frozen=True):
-    """What is left to play of some runs.
+def describe_plan(runs: Iterable[PlannedRun]) -> Iterator[str]:
+    """Yield a table of what is left to play, with a row for each condition and their totals, then notes.
 
-    Attributes:
-        runs: number of unfinished runs.
-        finished: number of finished runs.
-        episodes, sleeps: number of unfinished ones.
-        requests: maximum number, without that of sleeps that have no limit. Infrastructure errors are left
-            out, after which a held-out episode is retried once.
-        unlimited: methods with such sleeps.
-        notes: lines about these runs.
-    """
-
-    runs: int = 0
-    finished: int = 0
-    episodes: int = 0
-    sleeps: int = 0
-    requests: int = 0
-    unlimited: list[str] = []
-    notes: list[str] = []
-
-    def __add__(self, other: Outline) -> Outline:
-        """Return the outline of the runs of both."""
-        return Outline(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
-
-
-def outline_runs(runs: Iterable[PlannedRun]) -> dict[str, Outline]:
-    """Return the outline of each condition, in the order of the runs, then that of all together (`all`).
+    Requests are the maximum. Infrastructure errors are left out, after which a held-out episode is retried
+    once.
 
     Raises:
         InvalidPlan: a run requests more tasks than there are.
         RunDirectoryError: a directory contains something else, or was played with something that has
             changed; or an initial policy does not exist.
     """
-    outlines: dict[str, Outline] = {}
-    for run in runs:
-        condition = str(identify_condition(run.setup.config))
-        outlines[condition] = outlines.get(condition, Outline()) + _outline_run(run)
-    return outlines | {"all": sum(outlines.values(), Outline())}
+    counts: dict[str, Counter[str]] = {}
+    unlimited, notes, finished = dict[str, None](), dict[str, None](), 0
+    for planned in runs:
+        setup, left = planned.setup, list_unfinished(planned)
+        own = counts.setdefault(str(identify_condition(setup.config)), Counter())
+        if not left:
+            finished += 1
+            continue
+        episodes = sum(len(due.tasks) for due in left)
+        sleeps = sum(isinstance(due.step, Sleep) for due in left)
+        calls = setup.method.sleep_calls
+        if sleeps and not calls:
+            unlimited[setup.config.method.name] = None
+        sleep_calls = setup.inducer_model_config.role("inducer").calls(calls) if calls else 0
+        requests = episodes * setup.env.limits.llm_calls + sleeps * sleep_calls
+        own += Counter(runs=1, episodes=episodes, sleeps=sleeps, requests=requests)
+        notes |= dict.fromkeys(_list_notes(setup))
+    if len(counts) > 1:
+        counts["all"] = sum(counts.values(), Counter())
+    shown = ("runs", "episodes", "sleeps", "requests")
+    rows = [[condition, *(f"{own[name]:,}" for name in shown)] for condition, own in counts.items()]
+    yield from align_columns([["", *shown[:3], "requests at most"], *rows])
+    if finished:
+        yield f"{finished} finished runs are not counted."
+    if unlimited:
+        yield f"Requests of sleeps without a limit are not counted ({', '.join(unlimited)})."
+    yield from notes
 
 
-def describe_plan(runs: Iterable[PlannedRun]) -> Iterator[str]:
-    """Yield a table with a row for each condition and their totals, then notes. Raises as `outline_runs`."""
-    outlines = outline_runs(runs)
-    rows = [["", "runs", "episodes", "sleeps", "requests at most"]]
-    for condition, outline in outlines.items():
-        if condition != "all" or len(outlines) > 2:
-            counts = [f"{count:,}" for count in (outline.runs, outline.episodes, outline.sleeps)]
-            rows.append([condition, *counts, f"{outline.requests:,}{' +' if outline.unlimited else ''}"])
-    yield from align_columns(rows)
-    together = outlines["all"]
-    if together.finished:
-        yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
-    if together.unlimited:
-        methods = ", ".join(dict.fromkeys(together.unlimited))
-        yield f"+: and those of sleeps, which have no limit ({methods})."
-    yield from dict.fromkeys(together.notes)
-
-
-def _outline_run(planned: PlannedRun) -> Outline:
-    setup, config, plan = planned.setup, planned.setup.config, planned.setup.plan()
-    left, extension = list_unfinished(planned)
-    notes = [f"{planned.path} is extended: {extension}."] if extension else []
-    models = (setup.model_config, setup.inducer_model_config)
-    notes += [f"{risk}: run `speedrunner bench replay`." for model in models if (risk := model.cache_risk)]
-    checkpoints = sum(isinstance(step, Evaluate) for step in plan)
+def _list_notes(setup: Setup) -> Iterator[str]:
+    """Yield risks of a run's prefix caches, and that evaluations are repeated."""
+    for model_config in (setup.model_config, setup.inducer_model_config):
+        if risk := model_config.cache_risk:
+            yield f"{risk}: run `speedrunner bench replay`."
+    checkpoints = sum(isinstance(step, Evaluate) for step in setup.plan())
     if not setup.method.trains and checkpoints > 1:
-        notes.append(
-            f"{config.method.name} does not learn: its only policy is evaluated again at each of the"
+        yield (
+            f"{setup.config.method.name} does not learn: its only policy is evaluated again at each of the"
             f" {checkpoints} checkpoints, as in the paper; run.rollouts=0 evaluates it once."
         )
-    episodes = sum(len(due.tasks) for due in left)
-    sleeps = sum(isinstance(due.step, Sleep) for due in left)
-    limit = setup.method.sleep_calls
-    requests = episodes * setup.env.limits.llm_calls
-    if limit:
-        requests += sleeps * setup.inducer_model_config.role("inducer").calls(limit)
-    return Outline(
-        runs=int(bool(left)),
-        finished=int(not left),
-        episodes=episodes,
-        sleeps=sleeps,
-        requests=requests,
-        unlimited=[config.method.name] if sleeps and not limit else [],
-        notes=notes if left else [],
-    )

@@ -12,14 +12,8 @@ works without `fcntl`, which is unreliable on network file systems:
 
 For an owner on this machine, the process table shows whether it is alive. Any other owner shows that it is
 alive by touching its file. The file's age is measured with the file system's clock, since clocks of nodes
-differ. A date in the future says nothing, so a claimant sets it to now, and the silence counts from there. If
-the silent owner is a Slurm job, Slurm knows earlier whether it has ended.
-
-Two libraries were tried instead. `SoftFileLease` of filelock 4.2 never takes over a lock with an empty
-record of its owner, as after a power cut. It watches a silent owner on another machine for a whole lease,
-however old the lock is, and it notices a loss after a beat, not before the next write. `flufl.lock` 10
-compares the clocks of two machines, and refuses the lock of a killed process until it expires. Neither knows
-Slurm's jobs.
+differ. A date in the future says nothing, so a claimant sets it to now, and the silence counts from there. A
+claimant waits while an owner has missed two signs of life and is not stale yet, such as a job's former start.
 """
 
 from __future__ import annotations
@@ -40,7 +34,7 @@ from typing import Annotated
 
 import msgspec
 
-from speedrunner.plain.slurm import has_ended, own_job
+from speedrunner.plain.slurm import own_job
 from speedrunner.store.files import (
     FOLDER_MODE,
     StorageError,
@@ -55,6 +49,9 @@ BEAT_S = 20.0
 """Seconds between two signs of life."""
 STALE_S = 120.0
 """Seconds without a sign of life after which an owner on another machine counts as dead."""
+
+SILENT_PAUSE_S = 1.0
+"""Seconds between two looks at an owner that may be dead."""
 
 _TRIES = 100
 _PAUSE_S = 0.05
@@ -82,8 +79,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
         machine: the scope of its process id: this boot of the kernel, and the container.
         started: start of the process in clock ticks since boot, to detect a reused id.
         job: Slurm job id.
-        restart: number of times that Slurm had restarted that job.
-        cluster: the job's Slurm cluster; several may share a file system.
         since: Unix seconds on the owner's clock.
     """
 
@@ -93,8 +88,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     started: int | None
     user: str
     job: str | None
-    restart: Annotated[int, msgspec.Meta(ge=0)] = 0
-    cluster: str | None = None
     since: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
 
     def __str__(self) -> str:
@@ -117,24 +110,8 @@ def this_process() -> Owner:
         started=_start(pid),
         user=user,
         job=own_job(),
-        restart=_restart(),
-        cluster=os.environ.get("SLURM_CLUSTER_NAME"),
         since=time.time(),
     )
-
-
-def _restart() -> int:
-    count = os.environ.get("SLURM_RESTART_COUNT", "")
-    return int(count) if count.isdigit() else 0
-
-
-def job_has_ended(owner: Owner | None) -> bool:
-    """Return whether the Slurm job of an owner on another machine has ended."""
-    if owner is None or owner.job is None or owner.cluster != os.environ.get("SLURM_CLUSTER_NAME"):
-        return False
-    if owner.job == own_job():  # Slurm restarts a job only after all its processes have ended
-        return owner.restart < _restart()
-    return has_ended(owner.job)
 
 
 def _machine() -> str:
@@ -202,6 +179,9 @@ class RunLock:
             if holder is not None and self._is_stale(holder):
                 with explain_errors(self.path, "taken over from a process that no longer exists"):
                     holder.unlink(missing_ok=True)
+                continue
+            if holder is not None and self._seems_dead(holder):
+                time.sleep(SILENT_PAUSE_S)
                 continue
             if holder is not None and not patience:
                 raise self._held_by(holder)
@@ -288,8 +268,10 @@ class RunLock:
         return None
 
     def _is_stale(self, holder: Path) -> bool:
-        owner, silence_s = _read_owner(holder), self._silence(holder)
-        return not _holds(owner, silence_s) or (silence_s > 2 * BEAT_S and job_has_ended(owner))
+        return not _holds(_read_owner(holder), self._silence(holder))
+
+    def _seems_dead(self, holder: Path) -> bool:
+        return is_alive(_read_owner(holder)) is None and self._silence(holder) > 2 * BEAT_S
 
     def _silence(self, holder: Path) -> float:
         """Return the seconds since the last sign of life, on the file system's clock."""

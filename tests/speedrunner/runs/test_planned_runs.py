@@ -13,9 +13,8 @@ from speedrunner.config.compose import compose
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.planned_runs import (
-    Outline,
     PlannedRun,
-    outline_runs,
+    describe_plan,
     parse_part,
     set_up_runs,
     split_by_server,
@@ -24,7 +23,7 @@ from speedrunner.runs.planned_runs import (
 from speedrunner.runs.setup import set_up
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import refuse
-from tests.scripted_runs import CORRIDOR, Runs, in_process, script
+from tests.scripted_runs import CORRIDOR, Runs, script
 
 pytestmark = pytest.mark.process
 
@@ -173,28 +172,24 @@ def planned(folder: Path, *given: str) -> list[PlannedRun]:
     return set_up_runs(Grid(file, [*SMALL, *given], root=folder / "runs").runs(), plays_here=False)
 
 
-def outlines(folder: Path, *given: str) -> dict[str, Outline]:
-    """Return the outlines by method, and `all`."""
-    return {name.split()[-2:][0]: outline for name, outline in outline_runs(planned(folder, *given)).items()}
+def rows(runs: list[PlannedRun]) -> dict[str, list[str]]:
+    """Return the counts in the table by method, and `all`."""
+    cells = (line.split() for line in describe_plan(runs))
+    tails = (line for line in cells if line[-1].replace(",", "").isdigit())
+    return {line[1] if len(line) > 5 else line[0]: line[-4:] for line in tails}
 
 
 def test_a_condition_has_one_row_with_the_sums_of_its_runs_and_methods_without_a_limit_are_named(
     tmp_path: Path,
 ) -> None:
-    found = outlines(tmp_path)
-    assert [*found] == ["react", "speedrunner", "asi", "all"]
-    assert (found["react"].runs, found["react"].episodes, found["react"].sleeps) == (3, 3 * 2 * 5, 0)
-    assert (found["speedrunner"].episodes, found["speedrunner"].sleeps) == (3 * (20 + 2 * 5), 3 * 2)
-    assert (found["speedrunner"].requests, found["asi"].requests) == (3 * (30 * 30 + 2 * 6), 30 * 30)
-    assert [found[name].unlimited for name in ("speedrunner", "asi", "all")] == [[], ["asi"], ["asi"]]
-
-
-def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Path) -> None:
-    planned(tmp_path)
-    command = ["sweep", str(tmp_path / "runs.yaml"), *SMALL, f"--dir={tmp_path / 'runs'}", "--dry-run"]
-    lines = in_process(*command).stdout.splitlines()
-    assert [line.split()[0] for line in lines[:5]] == ["runs", "babyai", "babyai", "babyai", "all"]
-    assert lines[4].split() == ["all", "7", "150", "8", "4,536", "+"]
+    runs = planned(tmp_path)
+    assert rows(runs) == {
+        "react": ["3", str(3 * 2 * 5), "0", "900"],
+        "speedrunner": ["3", str(3 * (20 + 2 * 5)), "6", f"{3 * (30 * 30 + 2 * 6):,}"],
+        "asi": ["1", "30", "2", "900"],
+        "all": ["7", "150", "8", "4,536"],
+    }
+    assert "Requests of sleeps without a limit are not counted (asi)." in list(describe_plan(runs))
 
 
 def test_a_risk_of_the_prefix_cache_is_a_note(tmp_path: Path) -> None:
@@ -204,22 +199,24 @@ def test_a_risk_of_the_prefix_cache_is_a_note(tmp_path: Path) -> None:
     assert "  flags:" in whole
     file.write_text(whole.replace("  flags:", flags))
     small = ("env=babyai", "method=react", "run.test_episodes=2")
-    notes = one(*small, f"model={file}", f"run.dir={tmp_path / 'run'}").notes
+    notes = describe_plan([one(*small, f"model={file}", f"run.dir={tmp_path / 'run'}")])
     assert any("(vllm#53912): run `speedrunner bench replay`." in each for each in notes)
-    assert not any("vllm#53912" in each for each in one(*small, f"run.dir={tmp_path / 'run'}").notes)
+    assert not any(
+        "vllm#53912" in each for each in describe_plan([one(*small, f"run.dir={tmp_path / 'run'}")])
+    )
 
 
-def one(*settings: str) -> Outline:
-    return outline_runs([PlannedRun(set_up(compose(settings)))])["all"]
+def one(*settings: str) -> PlannedRun:
+    return PlannedRun(set_up(compose(settings)))
 
 
 @pytest.mark.parametrize(("calls", "most"), [(5, 5), (100, 6)])
 def test_a_model_config_may_allow_fewer_calls_than_the_method(tmp_path: Path, calls: int, most: int) -> None:
     small = (f"env={CORRIDOR}", "env.train=8", "run.rollouts=8", "run.sleep_every=4", "run.eval_every=4")
     method = ("method=speedrunner", f"method.inducer_calls={calls}", "model=tiny-random")
-    found = one(*small, *method, "run.test_episodes=2", f"run.dir={tmp_path / 'run'}")
-    episodes = found.requests - 2 * most
-    assert (found.episodes, found.sleeps, episodes % found.episodes) == (14, 2, 0)
+    run = one(*small, *method, "run.test_episodes=2", f"run.dir={tmp_path / 'run'}")
+    ((_, episodes, sleeps, requests),) = rows([run]).values()
+    assert (episodes, sleeps, (int(requests) - 2 * most) % 14) == ("14", "2", 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -227,11 +224,10 @@ async def test_of_a_run_that_is_there_what_is_left_is_counted(corridor: Runs) ->
     run = corridor(script(lambda request: refuse(404, "no")), "run.rollouts=0")
     await run.play()
 
-    def left(*more: str) -> tuple[int, int, int]:
-        found = one(*run.overrides(*more))
-        return found.runs, found.finished, found.episodes
+    def left(*more: str) -> list[str]:
+        return list(describe_plan([one(*run.overrides(*more))]))
 
-    assert left() == (0, 1, 0)
-    assert left("run.retry_faults=true") == (1, 0, 2)
+    assert left()[-1] == "1 finished runs are not counted."
+    assert left("run.retry_faults=true")[1].split()[-4:-1] == ["1", "2", "0"]
     with pytest.raises(RunDirectoryError, match=r"another configuration: run\.seed"):
         left("run.seed=3")
