@@ -41,7 +41,7 @@ def step_metrics(step: Step, run: RunData) -> tuple[int, dict[str, float]]:
         row["skills"] = len(run.policies.load(step.number).skills)
     else:
         episodes = frame_episodes([each for each in run.rows if each.episode in step.tasks], costs)
-        row = average_tests(episodes.assign(phase="test")).iloc[0]
+        row = average_tests(episodes.assign(phase="test"), len(step.tasks)).iloc[0]
         phase = "test" if isinstance(step, Evaluate) else "train"
         rollouts = step.checkpoint if isinstance(step, Evaluate) else step.first + len(step.tasks)
     numbers = row[row.map(lambda value: isinstance(value, Real) and value == value)]
