@@ -14,6 +14,7 @@ from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns
 from speedrunner.results import pairing
+from speedrunner.results.break_even import break_even
 from speedrunner.results.cost_text import (
     checkpoint_lines,
     checkpoint_notes,
@@ -112,11 +113,17 @@ def cost(
     costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
     engine_s = engine_seconds(run.requests for run in loaded)
     for run, one in zip(loaded, costs, strict=True):
-        points = list_rows(frame_checkpoints(run, one))
+        checkpoints = frame_checkpoints(run, one)
+        points, repaid = list_rows(checkpoints), break_even([checkpoints])
         say(f"{run.path}, prices: {price_text(one.book)}", "", *cost_lines(one))
         if points:
             say("", *checkpoint_lines({"": points}), "")
             say(checkpoint_notes(points, [one.book]))
+        if repaid:
+            say(
+                f"Break-even: the sleeps cost {repaid.spent:.6f} USD, and an episode costs {repaid.saved:.6f}"
+                f" USD less than at the first checkpoint. Test episodes until they are repaid: {repaid}."
+            )
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)

@@ -18,6 +18,7 @@ from speedrunner.pages.html_parts import html_table, show_cell, show_number, sty
 from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status, count_of
 from speedrunner.results.analysis_plan import compare_plans
+from speedrunner.results.break_even import break_even
 from speedrunner.results.claim_limits import note_left_out
 from speedrunner.results.claims import (
     CLAIMS,
@@ -174,6 +175,11 @@ def describe(collected: Collected) -> list[str]:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
             lines.append(f"{run.path} is not finished: no complete evaluation after {points} rollouts")
+    lines += [
+        f"{', '.join(each.names)}: sleeps are repaid after {shown} test episodes (tables/break_even.csv)"
+        for each in collected.conditions
+        if (shown := show_break_even(each))
+    ]
     lines.append(f"claims of the paper: {count_verdicts(collected.judged)} (tables/claims.csv)")
     missing: dict[str, int] = {}
     for row in rows:
@@ -230,11 +236,21 @@ def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[li
         )
         repeats.append(repeated.mean / calls.mean if repeated and calls and calls.mean else 0.0)
     columns = ["environment", "method", "model", "seeds", "rollouts", *headlines, "prompt cached"]
+    if any(repaid := [show_break_even(condition) for condition in conditions]):
+        columns.append("break-even")
+        for row, shown in zip(rows, repaid, strict=True):
+            row.append(shown)
     if max(repeats, default=0.0) > MANY_REPEATS:
         columns.append(REPEATED)
         for row, share in zip(rows, repeats, strict=True):
             row.append(f"{share:.0%}")
     return columns, rows
+
+
+def show_break_even(condition: Condition) -> str | None:
+    """Return after how many test episodes a condition's sleeps are repaid; `None` without sleeps."""
+    found = break_even(run.checkpoints for run in condition.runs.values())
+    return None if found is None else str(found)
 
 
 def _show_spread(spread: Spread | None, column: str) -> str | None:

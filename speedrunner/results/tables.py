@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas
 
 from speedrunner.config.condition import COLUMNS
+from speedrunner.results.break_even import break_even_table
 from speedrunner.results.conditions import TOO_MANY, Condition, stack_frames
 from speedrunner.results.means import (
     AVERAGED,
@@ -33,6 +34,7 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         _performance(checkpoints, prices),
         _seeds(checkpoints),
         _training(checkpoints, prices),
+        break_even_table(conditions),
         *make_test_tables(conditions),
         _libraries(checkpoints),
         table_of("skills", caption("skills"), stack_frames(conditions, "skills").drop(columns="run")),
