@@ -36,6 +36,7 @@ from speedrunner.results.paper import PaperComparison, compare_with_paper, list_
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
 from speedrunner.results.tables import make_tables
+from speedrunner.results.unseen import unseen_table
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.episode_summary import MANY_REPEATS
@@ -108,6 +109,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     judged = judge_claims(list_claims(), conditions)
     made = [
         *make_tables(conditions, names),
+        unseen_table(conditions),
         *claim_tables(judged),
         *paper_tables(rows),
     ]

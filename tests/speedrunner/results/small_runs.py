@@ -16,6 +16,7 @@ from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
+    Message,
     Policy,
     PrefixChange,
     Skill,
@@ -56,6 +57,8 @@ class SmallRun:
             content.setdefault(section, {}).update(changes)
         content["env"] = {key: value for key, value in content["env"].items() if value is not None}
         self._played = 0
+        self.instructions: dict[int, str] = {}
+        """By the index of the task, where the first prompt has one."""
         with RunDirectory.open_for_writing(path) as run:
             run.write_config(yaml.safe_dump(content))
             run.append_process(process(load_model_config("tiny-random"), m=PRICES))
@@ -105,12 +108,17 @@ class SmallRun:
             run.write_sleep(SleepRecord(sleep=number, agents=agents, **fields, **own))
 
     def _play(self, phase: str, key: str, policy: int, point: int, calls: Calls, score: float | None) -> None:
+        task = Task("babyai", "go", int(key[-4:]) + 100 * (phase == "test"))
+        text = self.instructions.get(task.index)
+        first = [Message("user", f"Your task: {text}\n\nA door is ahead.")] if text else []
         played = Trajectory(
             episode=key,
-            task=Task("babyai", "go", int(key[-4:]) + 100 * (phase == "test")),
+            task=task,
             policy=policy,
             attempt=1,
-            turns=[Turn([], "", TURN, 1.0, executed=call) for call in calls],
+            turns=[
+                Turn(first if n == 0 else [], "", TURN, 1.0, executed=call) for n, call in enumerate(calls)
+            ],
             termination=Termination.ENGINE_ERROR if score is None else Termination.SUBMITTED,
             outcome=None if score is None else Outcome(score, score == 1, {}),
         )
