@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from serving.admission import replicas_of
-from serving.conversation import sampling
 from serving.engine.client import Engine, RequireAlive, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
@@ -31,12 +30,9 @@ from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices
-from serving.weights import find_folder, prepare, require_hub
+from serving.weights import prepare
 
 Say = Callable[[str], None]
-
-MOST_SPLIT = 64
-"""Most sequences of a step for which vLLM's kernel of top-p splits each of them."""
 
 OUTAGE_NEWS_S = 60.0
 """Least seconds between two lines about an engine that does not answer."""
@@ -59,7 +55,6 @@ class Deployment:
         server: VllmServer | None = None,
         tokenizer: ChatTokenizer | None = None,
         say: Say = lambda line: None,
-        waiting: Say = lambda line: None,
     ) -> None:
         self.model_config = model_config
         self.endpoint = endpoint
@@ -68,7 +63,6 @@ class Deployment:
         self._options = options
         self._tokenizer = tokenizer
         self._say = say
-        self._waiting = waiting
         self._killing: asyncio.Future[None] | None = None
         self._outage_news = -math.inf
         """Monotonic time of the last line about an engine that does not answer."""
@@ -78,16 +72,9 @@ class Deployment:
         """Start of the counts, and the engine's counters then."""
 
     async def open(self) -> None:
-        """Warm our server up and read its metrics, before the first client. Raises `ServerFailed`."""
+        """Read the engine's metrics, before the first client. Raises `ServerFailed`."""
         if self.model_config.hosted:
             return
-        if self.server is not None and self.model_config.gpus:
-            meter = Meter(lambda row: None, self.model_config.prices)
-            try:
-                async with self._engine(meter, self._require_alive) as engine:
-                    await self._warm_up(engine)
-            except ServerDied as error:
-                raise ServerFailed(str(error)) from error
         metrics = await read_metrics(self.endpoint)
         self._since, self._counters = time.time(), metrics.counters()
         admission = self._options.admission and self.model_config.api == "completions"
@@ -125,23 +112,20 @@ class Deployment:
                 await model.close()
 
     @property
-    def is_busy(self) -> bool:
-        """Whether requests of any client wait for answers."""
-        return any(engine.is_busy for engine in self._engines)
-
-    @property
     def queued(self) -> int:
         """Number of conversations that wait for room in the prefix cache."""
         return sum(replica.waiting for replica in self.replicas)
 
     async def hung(self) -> None:
-        """End our server and all waiting requests."""
-        if self.server is not None:
-            self._say("the engine hangs: requests run, and it shows no progress; it is stopped")
-            self._killing = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
-            await asyncio.shield(self._killing)
-        for engine in self._engines:
-            engine.give_up()
+        """End our server, and with it all waiting requests."""
+        assert self.server is not None
+        self._say("the engine hangs: requests run, and it shows no progress; it is stopped")
+        self._killing = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
+        await asyncio.shield(self._killing)
+
+    def is_busy(self) -> bool:
+        """Return whether requests of any client wait for answers."""
+        return any(engine.in_flight for engine in self._engines)
 
     async def close(self) -> None:
         """Wait until our server has ended if it is being killed."""
@@ -183,7 +167,6 @@ class Deployment:
             require_alive,
             hosted=self.model_config.hosted,
             note_outage=self._note_outage,
-            say=self._say,
         )
         self._engines.append(engine)
         try:
@@ -193,17 +176,6 @@ class Deployment:
         finally:
             self._engines.remove(engine)
             await engine.close()
-
-    async def _warm_up(self, engine: Engine) -> None:
-        """Let our server compile its sampling kernels, before a client waits for them. Raises `ServerFailed`.
-
-        The kernel of top-p differs by the sequences of a step: up to 4, 8, 16, 32 and 64 (on 132
-        multiprocessors). vLLM's own warm-up has one, two and `max-num-seqs`. Answers of different lengths
-        that start together have all numbers.
-        """
-        self._waiting("compiling sampling kernels")
-        options = sampling(self.model_config.role("actor"))
-        await wait_until_ready(engine, range(1, MOST_SPLIT + 1), ignore_eos=True, seed=0, **options)
 
     def _note_outage(self, failure: str) -> None:
         """Say, about once a minute for all clients, that requests wait for an engine."""
@@ -252,11 +224,9 @@ async def deploy(
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
         if endpoint is None:
-            if model_config.id is not None and find_folder(model_config.id, model_config.revision) is None:
-                require_hub(model_config.id, model_config.revision)
             timeout_s = options.start_timeout_s
             server = VllmServer(
-                model_config, place, log, gpus=gpus, start_timeout_s=timeout_s, logs_steps=logs_steps
+                model_config, log, gpus=gpus, start_timeout_s=timeout_s, logs_steps=logs_steps
             )
             if (other := model_config.server.flags.get("scheduler-cls")) is not None:
                 say(f"{other} (server.flags.scheduler-cls) schedules: requests start as it decides")
@@ -266,13 +236,11 @@ async def deploy(
             began = time.monotonic()
             await server.start(lambda seconds, line: waiting(f"starting vLLM, {seconds:.0f} s: {line}"))
             say(f"vLLM is ready after {time.monotonic() - began:.0f} s")
-        deployment = Deployment(model_config, options, endpoint, server, tokenizer, say, waiting)
+        deployment = Deployment(model_config, options, endpoint, server, tokenizer, say)
         stack.push_async_callback(deployment.close)
-        if not model_config.hosted:
+        if server is not None:
             patience_s = options.hang_timeout_s or patience_for(model_config.context)
-            await stack.enter_async_context(
-                watch(endpoint, patience_s, lambda: deployment.is_busy, deployment.hung)
-            )
+            await stack.enter_async_context(watch(endpoint, patience_s, deployment.is_busy, deployment.hung))
         await deployment.open()
         yield deployment
 

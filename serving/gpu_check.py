@@ -85,8 +85,6 @@ def check_gpus(
     findings: list[Finding] = []
     for model_configs in together:
         for model_config, gpus in zip(model_configs, divide_gpus(model_configs, report), strict=True):
-            if risk := model_config.cache_risk:
-                findings.append(warning("GPU", risk, "compare its answers with `speedrunner bench replay`"))
             if gpus:
                 findings += _check_server(model_config, gpus)
                 findings += _check_compilers(model_config.server.environment())

@@ -203,19 +203,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can_convoy(self) -> bool:
-        """Whether turns may begin together: on a hybrid model, with vLLM's own way to decode and schedule."""
-        has_other = {"speculative-config", "scheduler-cls"} & set(self.server.flags)
-        return self.cache == "hybrid" and not has_other
-
-    @property
-    def cache_risk(self) -> str | None:
-        """Why the prefix cache may give wrong answers; `None` if no reason is known. Source: vllm#53912."""
-        if self.cache == "hybrid" and "speculative-config" in self.server.flags:
-            return (
-                f"{self.name}: multi-token prediction with a prefix cache gave wrong answers, or no hits, on"
-                " hybrid models (vllm#53912)"
-            )
-        return None
+        """Whether turns may begin together: on a hybrid model, with vLLM's own scheduler."""
+        return self.cache == "hybrid" and "scheduler-cls" not in self.server.flags
 
     def with_flags(self, flags: Mapping[str, Any]) -> ModelConfig:
         """Return the model config with these flags of its server added or changed."""

@@ -214,8 +214,12 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
         yield f"server.flags.prefix-match-unit {unit} must divide server.flags.block-size ({block})"
     if model_config.convoy_steps and model_config.cache != "hybrid":
         yield f"`convoy_steps: {model_config.convoy_steps}` goes with `cache: hybrid` alone"
-    if model_config.convoy_steps and "speculative-config" in flags:
-        yield "`convoy_steps` does not go with server.flags.speculative-config: set it to 0"
+    has_cache = model_config.cache == "hybrid" and flags.get("enable-prefix-caching", True)
+    if has_cache and "speculative-config" in flags:
+        yield (
+            "server.flags.speculative-config gives wrong answers with the cache of a hybrid model"
+            " (vllm#53912): set server.flags.enable-prefix-caching to false"
+        )
     shards = flags.get("tensor-parallel-size", 1)
     if model_config.gpus and shards != model_config.gpus:
         yield f"`gpus: {model_config.gpus}` contradicts server.flags.tensor-parallel-size, which is {shards}"

@@ -100,8 +100,8 @@ def describe_model(model: str | Path, name: str) -> str:
         _require_files(folder)
         place = {"path": str(folder)}
     else:
-        (commit, folder), gpus = fetch_texts(model), 1
-        place = {"id": model, "revision": commit}
+        folder, gpus = fetch_texts(model), 1
+        place = {"id": model, "revision": folder.name}
     tokenizer = ChatTokenizer(folder)
     text_config = _read_text_config(read_json(folder / CONFIG))
     context = text_config.get("max_position_embeddings")
@@ -209,7 +209,7 @@ def check_files(
     of messages.
 
     Args:
-        place: folder or hub id, as `serving.weights.prepare` returns it.
+        place: the folder that `serving.weights.prepare` returns.
         say: called with a note about the chat template.
         starts: whether a server is started, which needs weights.
 
@@ -222,7 +222,7 @@ def check_files(
     is_chat, roles = model_config.api != "completions", model_config.roles
     if is_chat and not (roles.actor.template_options or roles.inducer.template_options):
         return None
-    tokenizer = _load_tokenizer(place, model_config.revision)
+    tokenizer = _load_tokenizer(place)
     if problems := "; ".join(_find_problems(model_config, tokenizer)):
         raise InvalidModelConfig(f"model {model_config.name!r} does not fit its files: {problems}")
     if (note := tokenizer.template.note(model_config.tools_in == "system")) and not is_chat:

@@ -38,8 +38,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: Seconds that a request may wait in all for a server that others run and that refuses connections or is
     #: overloaded, and for rate limits. A server of ours that dies is replaced.
     outage_timeout_s: Seconds = OUTAGE_TIMEOUT_S
-    #: Seconds without progress while requests run after which the engine counts as hung. `None`: one per
-    #: 1,000 tokens of context, at least 300.
+    #: Seconds without progress while requests run after which a server of ours counts as hung. `None`: one
+    #: per 1,000 tokens of context, at least 300.
     hang_timeout_s: Seconds | None = None
     #: Hold conversations back that the prefix cache has no room for.
     admission: bool = True

@@ -177,17 +177,14 @@ def describe(model_config: ModelConfig, gpus: Sequence[Gpu]) -> str:
 
 
 def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
-    """Read the model's `config.json`; `None` if it is not available.
-
-    If it is not on this machine, the same sizes come from models/shapes/shapes.yaml or from the hub.
-    """
-    if model_config.id is None:
-        place: Path | None = Path(model_path(model_config)) / weights.CONFIG
-    else:
-        place = weights.config_file(model_config.id, model_config.revision, fetch=model_config.shape is None)
-    if place is None or not place.exists():
+    """Read the model's `config.json`; if it is not on this machine, the same sizes are in
+    models/shapes/shapes.yaml. `None` if neither is available."""
+    folder: Path | None = Path(model_path(model_config))
+    if model_config.id is not None:
+        folder = weights.cached_folder(model_config.id, model_config.revision)
+    if folder is None or not (folder / weights.CONFIG).exists():
         return read_yaml_file(SHAPES)["shapes"].get(model_config.shape)
-    return weights.read_json(place) or None
+    return weights.read_json(folder / weights.CONFIG) or None
 
 
 def _step_tokens(model_config: ModelConfig, gpus: Sequence[Gpu]) -> int:

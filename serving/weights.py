@@ -85,12 +85,16 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
         progress: called with a line before a recipe runs.
 
     Returns:
-        vLLM's `--model` argument; see `model_path`.
+        The model's folder. That of a model on the hub has at least the files that `fetch_texts` downloads.
 
     Raises:
-        InvalidModelConfig: the model config names a hosted model, or a folder that is missing.
+        InvalidModelConfig: the model config names a hosted model or a folder that is missing, or the hub
+            cannot be reached.
+        FilesMissing: the hub does not provide the model.
         ServerFailed: the recipe failed; the message has its last line and the command.
     """
+    if model_config.id is not None:
+        return str(fetch_texts(model_config.id, model_config.revision))
     path = model_path(model_config)
     if (command := recipe_command(model_config)) is not None:
         progress(f"preparing {path}")
@@ -103,7 +107,7 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
                 f"the recipe of model {model_config.name!r} failed with status {done.returncode}: {last}"
                 f" (command: {shlex.join(command)})"
             )
-    if path != model_config.id and not Path(path).is_dir():
+    if not Path(path).is_dir():
         raise InvalidModelConfig(
             f"model {model_config.name!r}: no folder at {path}; download it or correct the model config's"
             " `path`"
@@ -142,21 +146,12 @@ def complete_folder(model: str, revision: str | None) -> Path:
 
     Raises `FilesMissing`: it does not exist, or is incomplete.
     """
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
+    from huggingface_hub import constants
 
-    patterns, lost = [*TEXTS, WEIGHTS], "some of its files"
-    try:
-        there = snapshot_download(
-            model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW, local_files_only=True
-        )
-        folder, lost = Path(there), ""
-    except IncompleteSnapshotError as error:
-        folder = Path(error.snapshot_path)
-    except LocalEntryNotFoundError:
+    if (folder := cached_folder(model, revision)) is None:
         at = f" at commit {revision}" if revision else ""
-        raise FilesMissing(f"{model}{at} is not in {constants.HF_HUB_CACHE}") from None
-    if lost := ", ".join(missing_files(folder)) or lost:
+        raise FilesMissing(f"{model}{at} is not in {constants.HF_HUB_CACHE}")
+    if lost := ", ".join(missing_files(folder)):
         raise FilesMissing(f"{folder} lacks {lost}")
     return folder
 
@@ -168,24 +163,12 @@ def find_folder(model: str, revision: str | None) -> Path | None:
     return None
 
 
-def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path | None:
-    """Return a model's `config.json`; `None` if it is not available.
-
-    Args:
-        fetch: ask the hub if it is not on this machine.
-    """
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+def cached_folder(model: str, revision: str | None) -> Path | None:
+    """Return a model's folder in the hub's cache; `None` if it has no `config.json` there."""
+    from huggingface_hub import try_to_load_from_cache
 
     here = try_to_load_from_cache(model, CONFIG, revision=revision)
-    if isinstance(here, str):
-        return Path(here)
-    if not fetch:
-        return None
-    try:
-        require_hub(model, revision)
-        return Path(hf_hub_download(model, CONFIG, revision=revision))
-    except (InvalidModelConfig, OSError):  # the hub's refusals are OSErrors
-        return None
+    return Path(here).parent if isinstance(here, str) else None
 
 
 def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
@@ -212,17 +195,17 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
     return folder
 
 
-def fetch_texts(model: str) -> tuple[str, Path]:
-    """Download the newest configuration, chat template and tokenizer of a model.
-
-    Returns:
-        The commit, and the folder of these files.
+def fetch_texts(model: str, revision: str | None = None) -> Path:
+    """Return the folder with a model's configuration, chat template and tokenizer, downloaded if they
+    are missing; without a revision, the newest ones. The folder's name is their commit.
 
     Raises:
         As `fetch`.
     """
-    folder = _download(model, None, [*TEXTS])
-    return folder.name, folder  # the hub's cache has a folder for each commit
+    folder = cached_folder(model, revision) if revision else None
+    if folder and all(name.endswith(WEIGHTS[1:]) for name in missing_files(folder)):
+        return folder
+    return _download(model, revision, [*TEXTS])
 
 
 def _download(model: str, revision: str | None, patterns: list[str]) -> Path:

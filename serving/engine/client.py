@@ -161,12 +161,12 @@ class Engine:
         require_alive: see `RequireAlive`; `None` for an engine that others run.
         hosted: whether it is a hosted service; only a vLLM server reports its health and takes seeds.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
-        say: called with a line about each try that got no answer in time.
 
     Attributes:
         cache_salt: separates the requests of token ids in the engine's prefix cache from all others; empty:
             they share it.
         note_response: called with each response to a request of token ids.
+        in_flight: number of requests that wait for answers.
     """
 
     def __init__(
@@ -178,7 +178,6 @@ class Engine:
         require_alive: RequireAlive | None = None,
         hosted: bool = False,
         note_outage: Callable[[str], None] = lambda reason: None,
-        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.endpoint = endpoint
         self.model = model
@@ -189,18 +188,12 @@ class Engine:
         self._require_alive = require_alive
         self.hosted = hosted
         self._note_outage = note_outage
-        self._say = say
         self._takes_messages = False
         """Whether it has answered a request of messages."""
         self._not_before = 0.0
-        self._waiting = set[asyncio.Timeout]()
+        self.in_flight = 0
         self._client = endpoint.client(self._retry.timeout_s)
         self._api = endpoint.base_url.removeprefix(endpoint.root)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether requests wait for answers."""
-        return bool(self._waiting)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -284,12 +277,6 @@ class Engine:
         self._takes_messages = True
         return response
 
-    def give_up(self) -> None:
-        """End every waiting request: the engine hangs."""
-        now = asyncio.get_running_loop().time()
-        for waiting in self._waiting:
-            waiting.reschedule(now)
-
     def _post(
         self, path: str, content: bytes, prompt: int, answer: int, headers: dict[str, str] | None = None
     ) -> Send:
@@ -340,12 +327,6 @@ class Engine:
 
         Raises `EngineDead` or `RequestFailed` if there should be no other one.
         """
-        if failure.timed_out:
-            billed = "; the provider may bill each" if self.hosted else ""
-            self._say(
-                f"{failure} from {self.model} (serving.request_timeout_s): try {request.tries} of"
-                f" {self._retry.tries} of a request{billed}"
-            )
         wait_s = self._retry.wait_s(request.tries)
         # The engine refused the request before any work, or is away: it costs nothing to wait longer.
         is_outage = failure.usage == Usage() and not (failure.lost and self._require_alive)
@@ -354,11 +335,10 @@ class Engine:
             is_over = request.outage_s > self._retry.outage_s
         else:
             request.failures += 1
-            is_over = failure.hung or request.failures >= self._retry.tries
+            is_over = request.failures >= self._retry.tries
         if is_over:
             # Other requests to a hosted model may still succeed.
-            is_lost = failure.lost and not self.hosted
-            if failure.hung or (is_lost and not await self.endpoint.healthy(BUSY_S)):
+            if failure.lost and not self.hosted and not await self.endpoint.healthy(BUSY_S):
                 raise EngineDead(
                     f"the engine at {self.endpoint} is gone: {failure}; once it answers, rerun the same"
                     " command to resume"
@@ -376,17 +356,12 @@ class Engine:
             await asyncio.sleep(wait_s)
 
     async def _exchange(self, request: _Request[T]) -> tuple[T, Usage]:
-        """Send the request once and read its answer; `give_up` ends the wait. Raises as `try_once`."""
-        waiting = asyncio.timeout(None)
-        self._waiting.add(waiting)
+        """Send the request once and read its answer. Raises as `try_once`."""
+        self.in_flight += 1
         try:
-            async with waiting:
-                answer, usage = await try_once(request.send, request.form)
-        except TimeoutError as error:
-            reason = "it hangs: its counters no longer change"
-            raise TryFailed(reason, status="aborted", lost=True, hung=True) from error
+            answer, usage = await try_once(request.send, request.form)
         finally:
-            self._waiting.discard(waiting)
+            self.in_flight -= 1
         if request.form is TokenCompletion and usage.prompt != request.prompt_bound:
             counts = f"{usage.prompt} prompt tokens, but the request has {request.prompt_bound}"
             raise TryFailed(f"the answer to another request: it counts {counts}")
@@ -426,27 +401,18 @@ class Engine:
         )
 
 
-async def wait_until_ready(engine: Engine, sizes: Sequence[int] = (1,), **options: Any) -> None:
-    """Send real, tiny completions at the same time, since `/health` does not show whether the model answers.
-
-    Args:
-        sizes: tokens of each answer.
-        options: as `Engine.complete`.
+async def wait_until_ready(engine: Engine) -> None:
+    """Send a real, tiny completion, since `/health` does not show whether the model answers.
 
     Raises `ServerFailed`; `ServerDied` if a server of ours has died.
     """
-
-    async def send(size: int) -> EngineResponse[TokenCompletion]:
-        return await engine.complete(Prompt([0]), max_tokens=size, labels={"role": READINESS}, **options)
-
     try:
-        replies = await run_together(send, sizes, len(sizes))
+        reply = await engine.complete(Prompt([0]), max_tokens=1, labels={"role": READINESS})
     except ServerDied:
         raise
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
         raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
-    for reply in replies:
-        reply.record("ok", reply.usage)
+    reply.record("ok", reply.usage)
 
 
 async def run_together(

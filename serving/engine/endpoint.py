@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from serving.engine.http_client import HttpClient, HttpError, HttpResponse, Refused
+from serving.engine.http_client import HttpClient, HttpError, HttpResponse
 from serving.errors import ServerFailed
 
 BUSY_S = 30.0
@@ -90,10 +90,8 @@ class Endpoint:
         try:
             async with self.client(timeout_s) as client:
                 return (await client.send("/health")).status
-        except Refused:
-            return 0
-        except HttpError:
-            return None
+        except HttpError as error:
+            return 0 if error.failure == "refused" else None
 
     async def get(self, path: str, timeout_s: float = 10.0) -> HttpResponse:
         """Send one GET and return the answer. Raises `ServerFailed` without an answer or for a status other

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -20,28 +20,22 @@ SECRET_CHARACTERS = 8
 """A shorter API key (`EMPTY`) is a word that any response may have."""
 
 
+Failure = Literal["lost", "refused", "not connected", "timed out", "unusable", "not sendable"]
+
+
 class HttpError(Exception):
-    """The connection was lost before a whole response arrived."""
+    """No response was read.
 
+    Attributes:
+        failure: `lost` before the whole response arrived; `refused`: nothing listens there; `not connected`
+            in time, so nothing was sent; `timed out`; `unusable`: a response arrived that is too large or
+            compressed; `not sendable`: the address or a header cannot be written as HTTP. The message then
+            quotes neither.
+    """
 
-class NotConnected(HttpError):
-    """No connection could be opened, so nothing was sent."""
-
-
-class Refused(NotConnected):
-    """Nothing listens there."""
-
-
-class TimedOut(HttpError):
-    """No whole response arrived in time."""
-
-
-class Unusable(HttpError):
-    """A response arrived, and is not read: it is too large, or compressed."""
-
-
-class NotSendable(HttpError):
-    """The address or a header cannot be written as HTTP. The message quotes neither."""
+    def __init__(self, message: str, failure: Failure = "lost") -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +98,15 @@ class HttpClient:
             content: JSON to post; without it, the request is a GET.
             most_bytes: largest content of the response.
 
-        Raises `HttpError`: see its subclasses.
+        Raises `HttpError`.
         """
         import aiohttp
 
-        from serving.engine.http_session import CONNECT_S, json_body, open_session
+        from serving.engine.http_session import CONNECT_S, Json, open_session
 
         if self._session is None:
             self._session = open_session(self._socket, self._headers, self._timeout_s)
-        method, body = ("GET", None) if content is None else ("POST", json_body(content))
+        method, body = ("GET", None) if content is None else ("POST", Json(content))
         try:
             async with self._session.request(
                 method, self._root + path, data=body, headers=headers, allow_redirects=False
@@ -121,13 +115,14 @@ class HttpClient:
                 reason = self._hide_key((response.reason or "").encode(errors="replace")).decode()
                 return HttpResponse(response.status, whole, reason, response.headers)
         except aiohttp.ClientConnectorError as error:
-            raise Refused(error.os_error.strerror or str(error.os_error)) from error
+            raise HttpError(error.os_error.strerror or str(error.os_error), "refused") from error
         except aiohttp.ConnectionTimeoutError as error:
-            raise NotConnected(f"no connection within {CONNECT_S:g} s") from error
+            raise HttpError(f"no connection within {CONNECT_S:g} s", "not connected") from error
         except TimeoutError as error:
-            raise TimedOut(f"no answer within {self._timeout_s:g} s") from error
+            raise HttpError(f"no answer within {self._timeout_s:g} s", "timed out") from error
         except ValueError as error:
-            raise NotSendable("the address or a header cannot be written as HTTP") from error
+            reason = "it cannot be sent as HTTP; check the server's address and API key"
+            raise HttpError(reason, "not sendable") from error
         except (aiohttp.ClientError, OSError) as error:
             words = self._hide_key(str(error).encode(errors="replace")).decode()
             raise HttpError(" ".join(words.split())[:500] or type(error).__name__) from None
@@ -150,9 +145,9 @@ class HttpClient:
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Return a response's content. Raises `Unusable` if it is compressed, or larger than the limit."""
+    """Return a response's content. Raises `HttpError` if it is compressed, or larger than the limit."""
     if (coding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
-        raise Unusable(f"the answer is compressed ({coding[:20]}), although none may be")
+        raise HttpError(f"the answer is compressed ({coding[:20]}), although none may be", "unusable")
     pieces, size = list[bytes](), response.content_length or 0
     if size <= most_bytes:
         size = 0
@@ -162,5 +157,6 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
             if size > most_bytes:
                 break
     if size > most_bytes:
-        raise Unusable(f"the answer has more than {most_bytes:,} bytes, too many for its request")
+        words = f"the answer has more than {most_bytes:,} bytes, too many for its request"
+        raise HttpError(words, "unusable")
     return b"".join(pieces)

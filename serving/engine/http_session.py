@@ -44,7 +44,7 @@ class _CheckedRequest(aiohttp.ClientRequest):
         return await super().send(conn)
 
 
-class _Json(aiohttp.Payload):
+class Json(aiohttp.Payload):
     """JSON that is sent in one piece. For bytes over 1 MiB the library warns, since copying them takes time,
     and would send them in small pieces, which takes longer."""
 
@@ -53,15 +53,13 @@ class _Json(aiohttp.Payload):
 
     @property
     def size(self) -> int:
+        """Number of bytes."""
         return len(self._value)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the text."""
         return str(self._value.decode(encoding, errors))
 
     async def write(self, writer: Any) -> None:
+        """Send it."""
         await writer.write(self._value)
-
-
-def json_body(content: bytes) -> aiohttp.Payload:
-    """Return JSON as the body of a request."""
-    return _Json(content)

@@ -9,14 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from serving.engine.http_client import (
-    HttpError,
-    HttpResponse,
-    NotConnected,
-    NotSendable,
-    TimedOut,
-    Unusable,
-)
+from serving.engine.http_client import HttpError, HttpResponse
 from serving.errors import ContextOverflow, EngineDead, RequestRefused
 from serving.meter import Status
 from serving.usage import Number, Usage
@@ -145,8 +138,6 @@ class TryFailed(Exception):
         status: its status in the ledger.
         after_s: the wait that the engine asked for.
         lost: whether the connection is gone, perhaps with the engine.
-        hung: whether another try would only wait as long again.
-        timed_out: whether no answer came in time, so that a provider may bill the try.
         usage: its cost, if known.
     """
 
@@ -155,8 +146,6 @@ class TryFailed(Exception):
     status: Status = "failed"
     after_s: float | None = None
     lost: bool = False
-    hung: bool = False
-    timed_out: bool = False
     usage: Usage | None = None
 
 
@@ -173,18 +162,8 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
     """
     try:
         response = await send()
-    except NotSendable as error:
-        # The error's own text is left out, since it may quote the key.
-        reason = "it cannot be sent as HTTP; check the server's address and API key"
-        raise RequestRefused(reason) from error
-    except NotConnected as error:
-        raise TryFailed(f"connection lost: {error}", lost=True, usage=Usage()) from error  # never sent
-    except TimedOut as error:
-        raise TryFailed(str(error), status="aborted", lost=True, timed_out=True) from error
-    except Unusable as error:
-        raise TryFailed(str(error)) from error
     except HttpError as error:
-        raise TryFailed(f"connection lost: {error}", lost=True) from error
+        raise _error_of_http(error) from error
     if response.status != 200:
         raise _error_of_status(response)
     try:
@@ -216,6 +195,20 @@ def _without_prompt(content: bytes) -> bytes:
     if begin < 0 or end < 0:
         return content
     return content[: begin + len(_ECHO)] + content[end:]
+
+
+def _error_of_http(error: HttpError) -> Exception:
+    """Return the exception for a request without a response."""
+    match error.failure:
+        case "not sendable":
+            return RequestRefused(str(error))
+        case "refused" | "not connected":
+            return TryFailed(f"connection lost: {error}", lost=True, usage=Usage())
+        case "timed out":
+            return TryFailed(str(error), status="aborted", lost=True)
+        case "unusable":
+            return TryFailed(str(error))
+    return TryFailed(f"connection lost: {error}", lost=True)
 
 
 def _is_error(response: HttpResponse) -> bool:

@@ -30,7 +30,7 @@ from serving.engine.scheduling import scheduler_arguments, scheduler_settings
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
-from serving.weights import adapter_arguments, find_folder
+from serving.weights import adapter_arguments, find_folder, model_path
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 WORKER = "serving.engine.worker.Worker"
@@ -72,7 +72,6 @@ class VllmServer:
     def __init__(
         self,
         model_config: ModelConfig,
-        model: str,
         log: Path,
         *,
         gpus: Sequence[Gpu] = (),
@@ -82,7 +81,6 @@ class VllmServer:
         """Describe a server; nothing is started yet.
 
         Args:
-            model: folder or hub id of the weights, as `serving.weights.prepare` returns it.
             log: its folder is created if it is missing.
             gpus: the GPUs for the server; if empty, every GPU that this process sees.
             start_timeout_s: longest wait for a healthy server, in seconds.
@@ -92,7 +90,6 @@ class VllmServer:
         """
         self.model_config = model_config
         self.log = log
-        self._model = model
         self._gpus = gpus
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
@@ -110,7 +107,7 @@ class VllmServer:
     def arguments(self) -> list[str]:
         """The arguments of vLLM's API server."""
         model_config = self.model_config
-        arguments = ["--model", self._model]
+        arguments = ["--model", model_path(model_config)]
         if model_config.revision:
             arguments += ["--revision", model_config.revision, "--tokenizer-revision", model_config.revision]
         arguments += adapter_arguments(model_config)

@@ -7,20 +7,14 @@ row before is the duration of a step.
 
 from __future__ import annotations
 
-import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 FILE = "steps"
 """The log's name in the server's folder."""
-
-GRAPH_MODES = ("unknown", "none", "piecewise", "full")
-"""How a step used CUDA graphs; `unknown` if vLLM does not report it."""
-
-_ROW = struct.Struct("=dIIIB")
 
 
 class LoggedStep(msgspec.Struct, frozen=True):
@@ -31,7 +25,7 @@ class LoggedStep(msgspec.Struct, frozen=True):
         requests: number of requests that ran in it.
         prefill_tokens: tokens computed beyond one for each request; 0 in a step that only decodes.
         waiting: number of requests that had not started.
-        graph_mode: one of `GRAPH_MODES`.
+        graph_mode: how it used CUDA graphs: `none`, `piecewise`, `full`; `unknown` if vLLM does not say.
     """
 
     time_s: float
@@ -60,18 +54,17 @@ class StepLog:
             graph_mode: the name of vLLM's mode; `None` if it is not reported.
         """
         counts = list(tokens)
-        mode = (graph_mode or "unknown").lower()
-        number = GRAPH_MODES.index(mode) if mode in GRAPH_MODES else 0
-        row = _ROW.pack(time.monotonic(), len(counts), sum(counts) - len(counts), waiting, number)
-        self._file.write(row)
+        step = LoggedStep(
+            time_s=time.monotonic(),
+            requests=len(counts),
+            prefill_tokens=sum(counts) - len(counts),
+            waiting=waiting,
+            graph_mode=(graph_mode or "unknown").lower(),
+        )
+        self._file.write(msgspec.json.encode(step) + b"\n")
 
 
 def read_steps(file: Path, start: int = 0) -> list[LoggedStep]:
     """Return the steps in a log from row `start` on; empty if there is no log."""
-    return list(_steps(file.read_bytes()[start * _ROW.size :])) if file.exists() else []
-
-
-def _steps(data: bytes) -> Iterator[LoggedStep]:
-    whole = len(data) - len(data) % _ROW.size  # the last row may be incomplete
-    for time_s, requests, prefill_tokens, waiting, mode in _ROW.iter_unpack(data[:whole]):
-        yield LoggedStep(time_s, requests, prefill_tokens, waiting, GRAPH_MODES[mode])
+    rows, _, _ = (file.read_bytes() if file.exists() else b"").rpartition(b"\n")  # the last may be incomplete
+    return msgspec.json.Decoder(LoggedStep).decode_lines(rows)[start:]

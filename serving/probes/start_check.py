@@ -8,25 +8,26 @@ import msgspec
 
 from serving.deployment import Say
 from serving.engine.capacity import CacheConfig
-from serving.engine.client import run_together
 from serving.engine.metrics import read_counters
-from serving.errors import ContextOverflow, ServerFailed
+from serving.errors import ContextOverflow, RequestRefused, ServerFailed, TruncatedCall
 from serving.model import Model
-from serving.model_config import ModelConfig, Role, Roles
+from serving.model_config import ModelConfig, Roles
 from serving.options import Check
-from serving.probes.tool_battery import LABELS, answer_probe, battery
+from serving.probes.tool_battery import LABELS, battery
 from serving.tokens.tools import ToolSpec
 
 KINDS = ("quotes", "enum", "optional", "nested")
-"""Probes of the battery that are sent. They cover each kind of grammar with short prompts and answers.
-`speedrunner bench probe tools` sends the whole battery."""
+"""Probes of the battery whose tools are offered. They have each kind of grammar, with short answers."""
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
 """Budgets of the calls. The grammars are of the same kinds as a run's."""
 
 LEAST_PROMPT = 256
-"""Least tokens of the prompt that is sent twice; it is longer if blocks are large."""
+"""Least tokens of the message; it is longer if blocks are large."""
+
+GRAMMAR = "start vLLM 0.32 with --structured-outputs-config.backend xgrammar"
+LIMIT = "it limits answers (--override-generation-config), or ignores the grammar"
 
 OTHERS = "other requests may have evicted it from the cache, or the cache is too small: probe an idle server"
 
@@ -70,68 +71,54 @@ class StartCheck:
 
 
 async def check_engine(model: Model) -> None:
-    """Check that a run can rely on an engine on the completions API.
+    """Check that a run can rely on an engine on the completions API, by a conversation of two turns.
 
-    Its calls of the tools in `KINDS` must be valid. If the model config has a prefix cache, the second of two
-    requests must report that the first one's prompt was cached.
+    Both calls must be valid; the tools need each kind of grammar. If the model config has a prefix cache, the
+    second request must report that the first one's prompt was cached.
 
     Raises:
         ServerFailed: the check failed; the message says why, and what to change.
         ServingError: the engine failed.
     """
-    await _check_calls(model)
-    cache = model.replicas[0].cache
-    if cache is not None and model.model_config.server.flags.get("enable-prefix-caching", True) is not False:
-        await _check_cache(model, cache)
-
-
-def _quick(role: Role) -> Role:
-    return msgspec.structs.replace(
+    cache, endpoint = model.replicas[0].cache, model.engine.endpoint
+    counted = await read_counters(endpoint)
+    role = model.model_config.role("actor")
+    role = msgspec.structs.replace(
         role, string_tokens=STRING_TOKENS, thinking_tokens=min(role.thinking_tokens, THINKING_TOKENS)
     )
-
-
-async def _check_calls(model: Model) -> None:
-    role = _quick(model.model_config.role("actor"))
-    probes = [probe for probe in battery() if probe.kind in KINDS]
-    answers = await run_together(lambda probe: answer_probe(model, role, probe), probes, len(probes))
-    invalid = [answer for answer in answers if answer.validity == "invalid"]
-    # An answer without ids met the end of the context, which says nothing about the engine.
-    cut = [answer for answer in answers if answer.validity == "truncated" and answer.token_ids]
-    if first := next(iter([*invalid, *cut]), None):
-        fails = "does not enforce the grammar of tool calls" if invalid else "ends tool calls too early"
-        how = "start vLLM 0.32 with --structured-outputs-config.backend xgrammar"
-        if not invalid:
-            how = "it limits answers (--override-generation-config), or ignores the grammar"
-        raise ServerFailed(
-            f"the engine at {model.engine.endpoint} {fails} ({len(invalid)} of {len(answers)} are invalid,"
-            f" {len(cut)} truncated): the answer to probe {first.probe.kind!r} is {first.validity}"
-            f" ({first.problem}); {how}; try `speedrunner bench probe tools`"
-        )
-
-
-async def _check_cache(model: Model, cache: CacheConfig) -> None:
-    counted = await read_counters(model.engine.endpoint)
-    text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * cache.match_unit))
-    role = _quick(model.model_config.role("actor"))
+    text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * cache.match_unit if cache else 0))
+    tools = {tool.name: tool for probe in battery() if probe.kind in KINDS for tool in probe.tools}
     talk = model.with_roles(Roles(role, role)).converse(
-        "actor", [{"role": "user", "content": text}], note_tools(), LABELS
+        "actor", [{"role": "user", "content": text}], [*tools.values()], LABELS
     )
     try:
-        first = (await talk.ask()).usage
-        talk.tell("Go on.")
-        second = (await talk.ask()).usage
+        first = await talk.ask()
+        if first.problem is None:
+            talk.tell("Go on.")
+        second = first if first.problem else await talk.ask()
     except ContextOverflow:
-        return  # as above
+        return  # says nothing about the engine
+    except RequestRefused as error:
+        raise ServerFailed(f"the engine at {endpoint} refuses the grammar of tool calls: {error}") from error
     finally:
         talk.close()
-    if second.cached:
+    if second.overflows:
         return
-    hits = (await read_counters(model.engine.endpoint) - counted).cached > 0
+    if second.problem is not None:
+        fails, how = "does not enforce the grammar of tool calls", GRAMMAR
+        if isinstance(second.problem, TruncatedCall):
+            fails, how = "ends tool calls too early", LIMIT
+        raise ServerFailed(
+            f"the engine at {endpoint} {fails} ({second.problem}); {how}; try `speedrunner bench probe tools`"
+        )
+    has_cache = model.model_config.server.flags.get("enable-prefix-caching", True) is not False
+    if cache is None or not has_cache or second.usage.cached:
+        return
+    hits = (await read_counters(endpoint) - counted).cached > 0
     why = "; ".join(advice(model.model_config, cache, hits, reported=False)) or OTHERS
     raise ServerFailed(
-        f"the engine at {model.engine.endpoint} reports no cached tokens where {first.prompt} of a"
-        f" prompt's {second.prompt} tokens had just been sent: {why} (to run without a cache, set"
+        f"the engine at {endpoint} reports no cached tokens where {first.usage.prompt} of a"
+        f" prompt's {second.usage.prompt} tokens had just been sent: {why} (to run without a cache, set"
         " server.flags.enable-prefix-caching: false in the model config)"
     )
 

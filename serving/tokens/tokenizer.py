@@ -12,15 +12,13 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from serving.errors import InvalidModelConfig
 from serving.tokens.chat_template import ChatTemplate
 from serving.tokens.tools import ToolSpec
-from serving.weights import require_hub
 
 
 class ChatTokenizer:
@@ -32,15 +30,13 @@ class ChatTokenizer:
         template: what the chat template writes.
     """
 
-    def __init__(self, folder: str | Path, revision: str | None = None) -> None:
+    def __init__(self, folder: str | Path) -> None:
         from tokenizers import Tokenizer
 
         try:
-            self.huggingface = _load(str(folder), revision)
+            self.huggingface = _load(str(folder))
             described = self.huggingface.backend_tokenizer.to_str()
             backend = json.loads(described)
-        except InvalidModelConfig:
-            raise
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidModelConfig(f"{folder} contains no usable tokenizer: {reason}") from error
@@ -168,7 +164,7 @@ class ChatTokenizer:
         return ids + self.outside_text(restore(text[position:]))
 
 
-def _load(folder: str, revision: str | None) -> Any:
+def _load(folder: str) -> Any:
     """Load the tokenizer without code of its folder; `transformers` raises many kinds of errors."""
     config: dict[str, Any] = {}
     for file in (Path(folder, "config.json"), Path(folder, "tokenizer_config.json")):
@@ -181,12 +177,4 @@ def _load(folder: str, revision: str | None) -> Any:
         return PreTrainedTokenizerFast.from_pretrained(folder)
     from transformers import AutoTokenizer
 
-    load = partial(AutoTokenizer.from_pretrained, folder, revision=revision, trust_remote_code=False)
-    if Path(folder).is_dir():
-        return load()
-    # A commit never changes, so the hub need not be asked; compute nodes may have no network.
-    with suppress(OSError, ValueError):  # the cache has nothing, or only a part of it
-        if (found := load(local_files_only=True)).chat_template:
-            return found
-    require_hub(folder, revision)
-    return load()
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

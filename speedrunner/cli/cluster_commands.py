@@ -106,8 +106,7 @@ def shell_command(model_config: ModelConfig) -> str:
 
     Raises `InvalidModelConfig` for a hosted model.
     """
-    path = model_path(model_config)
-    server = VllmServer(model_config, path, server_log(model_config))
+    server = VllmServer(model_config, server_log(model_config))
     recipe = recipe_command(model_config)
     steps = [shlex.join(recipe)] if recipe else []
     steps.append(shlex.join(["mkdir", "-m", "700", str(server.folder)]))

@@ -12,7 +12,7 @@ import typer
 
 from serving.model_configs import load_model_config
 from serving.model_files import check_files, describe_model
-from serving.weights import HUB_ID, model_path
+from serving.weights import HUB_ID, prepare
 from speedrunner.cli.output import say
 from speedrunner.plain.plain_records import suggest
 from speedrunner.store.files import explain_errors, write_shared
@@ -75,7 +75,7 @@ def init(
         write_shared(path, text.encode())
         say(f"wrote {path}")
         if kind == "model":
-            check_files(written := load_model_config(str(path)), model_path(written), say, starts=False)
+            check_files(written := load_model_config(str(path)), prepare(written, say), say, starts=False)
     say("try it there:", *(f"  {line}" for line in commands))
 
 

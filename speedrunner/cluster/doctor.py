@@ -94,7 +94,7 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
                 return warning(name, f"{folder} is created at the first start", prepare)
             text = f"the folder {folder} does not exist"
             return failure(name, text, "correct `path` in the model configuration")
-        check_files(model_config, place, notes.append, starts=True)
+        check_files(model_config, str(folder), notes.append, starts=True)
     except (weights.FilesMissing, InvalidModelConfig) as error:
         return failure(name, str(error), fetch if model_config.id else "correct the folder or its config")
     return ok(name, "; ".join((f"{weights.size_bytes(folder) / 1e9:.3g} GB in {folder}", *notes)))

@@ -165,8 +165,10 @@ def _model(model_config: ModelConfig, status: Status) -> str:
         return (
             f"nothing to download: it is hosted at {model_config.base_url}, which nodes must be able to reach"
         )
-    place = weights.prepare(model_config, status)
-    folder = weights.fetch(place, model_config.revision, status) if model_config.id else Path(place)
+    if model_config.id:
+        folder = weights.fetch(model_config.id, model_config.revision, status)
+    else:
+        folder = Path(weights.prepare(model_config, status))
     if model_config.api == "completions":
-        ChatTokenizer(place, model_config.revision)
+        ChatTokenizer(folder)
     return f"{weights.size_bytes(folder) / 1e9:.3g} GB in {folder}"

@@ -227,10 +227,7 @@ def describe_plan(runs: Iterable[PlannedRun]) -> Iterator[str]:
 
 
 def _list_notes(setup: Setup) -> Iterator[str]:
-    """Yield risks of a run's prefix caches, and that evaluations are repeated."""
-    for model_config in (setup.model_config, setup.inducer_model_config):
-        if risk := model_config.cache_risk:
-            yield f"{risk}: run `speedrunner bench replay`."
+    """Yield that evaluations are repeated."""
     checkpoints = sum(isinstance(step, Evaluate) for step in setup.plan())
     if not setup.method.trains and checkpoints > 1:
         yield (

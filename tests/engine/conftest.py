@@ -54,7 +54,7 @@ def vllm_endpoint(
         tiny_model_config.server, flags={**tiny_model_config.server.flags, **flags}
     )
     model_config = msgspec.structs.replace(tiny_model_config, server=options)
-    server = VllmServer(model_config, tiny_folder, tmp_path_factory.mktemp("vllm") / "server.log")
+    server = VllmServer(model_config, tmp_path_factory.mktemp("vllm") / "server.log")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("serving.engine.server.COMPUTE_NICENESS", 0)
         asyncio.run(server.start())

@@ -61,7 +61,7 @@ def test_in_a_small_cache_admission_keeps_conversations_cached(tmp_path: Path, t
     roles = replace(model_config.roles, actor=actor)
     small = replace(model_config, server=options, roles=roles, context=32 * BLOCKS - 32)
     file.write_text(yaml.safe_dump(to_builtins(small)))
-    server = VllmServer(small, tiny_folder, tmp_path / "server.log")
+    server = VllmServer(small, tmp_path / "server.log")
     asyncio.run(server.start())
     try:
         short = (

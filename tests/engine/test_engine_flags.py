@@ -30,7 +30,7 @@ def test_the_engine_knows_every_flag_of_every_model_config() -> None:
             continue
         adapted = adapt(model_config, replicas=2 if model_config.gpus else 1)
         for each in (model_config, adapted):
-            parser.parse_args(VllmServer(each, "some/model", Path("unused")).arguments)
+            parser.parse_args(VllmServer(each, Path("unused")).arguments)
     with pytest.raises(SystemExit):
         parser.parse_args(["--enable-prefix-cachin"])
 

@@ -87,7 +87,6 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     assert {row.status for row in lost} <= {"aborted", "failed"}
     assert {row.error for row in lost if row.status == "aborted"} <= {
         "the engine was shut down in the middle of the answer",
-        "it hangs: its counters no longer change",
         "CancelledError",  # another request found the engine dead first
     }
 

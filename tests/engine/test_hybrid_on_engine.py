@@ -53,7 +53,7 @@ def tokenizer(folder: str) -> ChatTokenizer:
 def endpoint(
     model_config: ModelConfig, folder: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Endpoint]:
-    server = VllmServer(model_config, folder, tmp_path_factory.mktemp("hybrid") / "server.log")
+    server = VllmServer(model_config, tmp_path_factory.mktemp("hybrid") / "server.log")
     asyncio.run(server.start())
     try:
         yield server.endpoint

@@ -68,7 +68,7 @@ def engine_config(model_config: ModelConfig, model: str) -> Any:
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    server = VllmServer(model_config, model, Path("unused"))
+    server = VllmServer(model_config, Path("unused"))
     options = serve_options().make_arg_parser(FlexibleArgumentParser()).parse_args(server.arguments)
     serve_options().validate_parsed_serve_args(options)
     engine = AsyncEngineArgs.from_cli_args(options)

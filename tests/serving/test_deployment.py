@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -179,7 +178,7 @@ class TestRecovery:
             said: list[str] = []
             model_config = msgspec.structs.replace(load_model_config("tiny-random"), gpus=gpus)
             monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
-            server = VllmServer(model_config, "some/model", tmp_path / "log")
+            server = VllmServer(model_config, tmp_path / "log")
             service = Deployment(model_config, ServiceOptions(), server.endpoint, server, say=said.append)
             made.append(service)
             await server.start()
@@ -221,18 +220,3 @@ class TestRecovery:
         with pytest.raises(ServerDied):
             await service._require_alive()
         assert said == ["the engine hangs: requests run, and it shows no progress; it is stopped"]
-
-    async def test_a_server_on_gpus_compiles_its_sampling_kernels_at_its_start(
-        self, service_of: Any, tmp_path: Path
-    ) -> None:
-        service, _, _ = await service_of(PRINTS, gpus=1)
-        await service.open()
-        lines = (tmp_path / "log").read_text().splitlines()
-        sent = [json.loads(line) for line in lines if line.startswith("{")]
-        sampled = [each for each in sent if each.get("ignore_eos")]
-        role = service.model_config.role("actor")
-        assert all(each["temperature"] == role.temperature for each in sampled)
-        assert sorted(each["max_tokens"] for each in sampled) == [*range(1, 65)]
-        reconciliation = await service.reconciliation()
-        assert reconciliation is not None
-        assert reconciliation.ledger == Counters()  # in no run's accounts

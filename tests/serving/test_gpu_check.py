@@ -65,28 +65,6 @@ async def test_a_server_is_started_after_a_warning(
     assert [each for each in words if each != "preparing"] == ["warning:", "starting", "vLLM"]
 
 
-@pytest.mark.parametrize("name", ["qwen3.5-27b", "tiny-hybrid"])
-def test_multi_token_prediction_of_a_hybrid_model_gives_a_warning(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    fake_driver(monkeypatch, H100)
-    said: list[str] = []
-    require_gpus([with_prediction(load_model_config(name))], said.append)
-    (line,) = said
-    assert line.startswith(f"warning: {name}: multi-token prediction with a prefix cache")
-    assert line.endswith("; compare its answers with `speedrunner bench replay`")
-    assert with_prediction(load_model_config("qwen3-8b")).cache_risk is None
-
-
-def with_prediction(model_config: ModelConfig) -> ModelConfig:
-    """Return the model config with multi-token prediction."""
-    flags = {
-        **model_config.server.flags,
-        "speculative-config": {"method": "mtp", "num_speculative_tokens": 1},
-    }
-    return replace(model_config, server=replace(model_config.server, flags=flags))
-
-
 def test_the_cpu_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_driver(monkeypatch, H100)
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: True)

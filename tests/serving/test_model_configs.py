@@ -186,11 +186,6 @@ def test_nothing_is_started_for_a_hosted_model(tmp_path: Path) -> None:
         prepare(model_config, print)
 
 
-def test_a_hub_model_is_left_to_the_engine(tmp_path: Path) -> None:
-    model_config = load_model_config(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT))
-    assert prepare(model_config, print) == "Qwen/Q"
-
-
 def test_a_missing_folder_without_a_recipe_is_named(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, path=str(tmp_path / "nowhere")))
     with pytest.raises(InvalidModelConfig, match=r"model 'm': no folder at .*nowhere"):

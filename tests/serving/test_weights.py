@@ -58,11 +58,11 @@ def test_what_is_lost_is_named_and_fetched_again(serve_hub: ServeHub) -> None:
 
 def test_the_engine_is_kept_from_asking_for_what_is_there(serve_hub: ServeHub, tmp_path: Path) -> None:
     model_config = hub_model_config(tmp_path)
-    line = VllmServer(model_config, MODEL, tmp_path / "log").shell_line
+    line = VllmServer(model_config, tmp_path / "log").shell_line
     assert "HF_HUB_OFFLINE" not in line
     serve_hub({**TEXTS, **WEIGHTS})
     fetched()
-    assert " HF_HUB_OFFLINE=1 " in VllmServer(model_config, MODEL, tmp_path / "log").shell_line
+    assert " HF_HUB_OFFLINE=1 " in VllmServer(model_config, tmp_path / "log").shell_line
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,11 @@ def test_what_the_hub_does_not_give_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("refusal", "is_there"), [(None, True), (("GatedRepo", 403), False)])
-def test_the_config_file_is_fetched_alone_if_the_hub_gives_it(
-    serve_hub: ServeHub, refusal: tuple[str, int] | None, is_there: bool
+def test_texts_alone_are_fetched_once_and_the_engine_fetches_the_weights(
+    serve_hub: ServeHub, tmp_path: Path
 ) -> None:
-    server = serve_hub(TEXTS, refusal=refusal)
-    for _ in range(2):
-        file = weights.config_file(MODEL, COMMIT)
-        assert (file is not None) == is_there
-        assert file is None or file.read_bytes() == TEXTS["config.json"]
-    assert server.fetched == ["config.json"] * is_there
+    server = serve_hub({**TEXTS, **WEIGHTS})
+    model_config = hub_model_config(tmp_path)
+    folders = {weights.prepare(model_config, print) for _ in range(2)}
+    assert folders == {str(weights.cached_folder(MODEL, COMMIT))}
+    assert sorted(server.fetched) == sorted(TEXTS)

@@ -176,7 +176,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server for jobs whose own engine is not what is tested, as an override."""
     model = load_model_config("tiny-random")
-    started = VllmServer(model, bundled_folder(model.name), tmp_path_factory.mktemp("vllm") / "server.log")
+    bundled_folder(model.name)
+    started = VllmServer(model, tmp_path_factory.mktemp("vllm") / "server.log")
     asyncio.run(started.start())
     try:
         yield f"serving.url={started.endpoint}"

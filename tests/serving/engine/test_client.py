@@ -176,27 +176,6 @@ async def test_an_answer_that_does_not_come_is_dropped_after_its_time(
         assert "no answer within 10 s" in str(rig.rows[0].error)
 
 
-async def test_each_time_out_is_told_with_what_it_may_cost(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock(monkeypatch)
-
-    def hang(request: Request) -> Answer:
-        clock.advance(11.0)
-        return scripted.HANG
-
-    said: list[str] = []
-    async with serve(hang, retry=RetryPolicy(tries=2, first_wait_s=0.0, timeout_s=10.0)) as rig:
-        rig.engine.hosted, rig.engine._say = True, said.append
-        with pytest.raises(RequestFailed, match="no answer within 10 s"):
-            await rig.complete()
-    assert said == [
-        "no answer within 10 s from tiny-random (serving.request_timeout_s):"
-        f" try {number} of 2 of a request; the provider may bill each"
-        for number in (1, 2)
-    ]
-
-
 REFUSALS = {
     "a bad request": scripted.refuse(400, "invalid grammar"),
     "an unknown model": scripted.refuse(404, "no such model"),

@@ -30,7 +30,6 @@ def with_flags(name: str, **flags: Any) -> ModelConfig:
         (with_flags("qwen3.5-27b", async_scheduling=False), 12, SYNC),
         (replace(with_flags("qwen3.5-27b"), convoy_steps=0), 0, None),
         (replace(with_flags("qwen3.5-27b"), convoy_steps=5), 5, CONVOY),
-        (with_flags("qwen3.5-27b", speculative_config={"method": "mtp"}), 0, None),
         (with_flags("qwen3.5-27b", scheduler_cls="their.Own"), 0, None),
         (with_flags("tiny-hybrid"), 12, SYNC),
         (with_flags("qwen3-8b"), 0, None),

@@ -72,7 +72,7 @@ def server_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[objec
         file.write_text(script)
         monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
         log = tmp_path / "logs" / "server.log"
-        made.append(VllmServer(load_model_config("tiny-random"), "some/model", log))
+        made.append(VllmServer(load_model_config("tiny-random"), log))
         return made[-1]
 
     yield make
@@ -141,7 +141,7 @@ def test_a_server_on_gpus_does_not_run_nvcc_unless_the_user_wants_it(
     model_config = load_model_config("tiny-random")
 
     def line(model_config: ModelConfig) -> str:
-        return VllmServer(model_config, "model", tmp_path / "log").shell_line
+        return VllmServer(model_config, tmp_path / "log").shell_line
 
     assert not any(name in line(model_config) for name in off)
     on_gpu = msgspec.structs.replace(model_config, gpus=1)
@@ -252,7 +252,7 @@ from serving.engine import server as server_module
 
 async def main():
     server_module.API_SERVER = (sys.executable, sys.argv[1])
-    server = server_module.VllmServer(load_model_config("tiny-random"), "model", Path(sys.argv[2]))
+    server = server_module.VllmServer(load_model_config("tiny-random"), Path(sys.argv[2]))
     try:
         await server.start()
         root = psutil.Process(server.pid)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
@@ -190,20 +188,6 @@ def test_a_condition_has_one_row_with_the_sums_of_its_runs_and_methods_without_a
         "all": ["7", "150", "8", "4,536"],
     }
     assert "Requests of sleeps without a limit are not counted (asi)." in list(describe_plan(runs))
-
-
-def test_a_risk_of_the_prefix_cache_is_a_note(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    flags = "  flags:\n    speculative-config: {method: mtp, num_speculative_tokens: 1}"
-    whole = re.sub(r"convoy_steps: \d+", "convoy_steps: 0", (MODELS / "tiny-hybrid.yaml").read_text())
-    assert "  flags:" in whole
-    file.write_text(whole.replace("  flags:", flags))
-    small = ("env=babyai", "method=react", "run.test_episodes=2")
-    notes = describe_plan([one(*small, f"model={file}", f"run.dir={tmp_path / 'run'}")])
-    assert any("(vllm#53912): run `speedrunner bench replay`." in each for each in notes)
-    assert not any(
-        "vllm#53912" in each for each in describe_plan([one(*small, f"run.dir={tmp_path / 'run'}")])
-    )
 
 
 def one(*settings: str) -> PlannedRun:

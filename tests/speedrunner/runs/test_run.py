@@ -18,7 +18,6 @@ import yaml
 
 from serving.errors import SpendingCapReached
 from serving.model_configs import CHECKOUT
-from serving.probes import start_check
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.results.pricing import price_book
@@ -82,7 +81,7 @@ class TestLearning:
         rows = learnt.data.requests
         assert Counter((row.labels.get("phase"), row.labels["role"]) for row in rows) == {
             (None, "readiness"): 1,
-            (None, "probe"): len(start_check.KINDS) + 2,
+            (None, "probe"): 2,
             ("train", "prefix_warm_up"): 2,  # the first policy's prefix, and that of the second, which learnt
             ("test", "actor"): 15 + 2 + 2,
             ("train", "actor"): 7 + 2,
