@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import resource
 import signal
 import string
 import subprocess
@@ -55,6 +56,10 @@ JAVA_OPTIONS = [
 
 logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also logs the errors that it raises
 
+
+ADDRESS_MIB = 3072
+"""Address space that a process may need, whatever its heap: ScienceWorld's starts with 2,800 MiB, not with
+2,500."""
 
 MAX_ARGUMENT_CHARS = 200
 """More than any name that a simulator gives to an object."""
@@ -103,7 +108,9 @@ class JavaSimulator:
             self._interface = reduce(getattr, self.interface.split("."), jvm)()
         except Py4JError as error:
             self.close()
-            raise NoJava(f"{java!r} does not run {self.title} ({_first_line(str(error))})") from None
+            raise NoJava(
+                f"{java!r} does not run {self.title} ({_first_line(str(error))}){_describe_limit()}"
+            ) from None
 
     @property
     def pid(self) -> int:
@@ -166,10 +173,21 @@ class JavaSimulator:
                 errors.seek(0)
                 said = _first_line(errors.read().decode(errors="replace"))
                 _end(process)
-                raise NoJava(f"{java!r} does not run {self.title} ({said})") from None
+                raise NoJava(f"{java!r} does not run {self.title} ({said}){_describe_limit()}") from None
             except BaseException:
                 _end(process)
                 raise
+
+
+def _describe_limit() -> str:
+    """Return what a limit of the address space forbids; empty without a tight one."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit >= ADDRESS_MIB << 20:
+        return ""
+    return (
+        f"; the address space is limited to {limit >> 20:,} MiB, and Java may need {ADDRESS_MIB:,}: raise the"
+        " limit (ulimit -v unlimited)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,13 @@ def _check_server(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Fi
         )
     share = memory_share(model_config)
     for gpu in gpus:
+        if gpu.is_broken:
+            remedy = f"choose other GPUs with {VISIBLE}, or ask the administrators to reset it"
+            yield failure("GPU", f"GPU {gpu.id} cannot be used: {gpu.problem}", remedy)
+        elif gpu.problem:
+            text = f"GPU {gpu.id}: the driver does not report its memory ({gpu.problem}), so nothing is sized"
+            remedy = "set context, max-num-seqs and max-num-batched-tokens in the model config"
+            yield warning("GPU", text, remedy)
         if gpu.used > IN_USE_MIB:
             report = failure if gpu.total - gpu.used < share * gpu.total else warning
             yield report(

@@ -48,6 +48,12 @@ BAD_GPUS = [
     BadGpus("a GPU too small", gpus=(replace(H100, total=40960),)),
     BadGpus("a GPU in use", gpus=(replace(H100, used=60000),)),
     BadGpus("a GPU in use a little", gpus=(replace(H100, used=3000),), fatal=False),
+    BadGpus(
+        "a GPU whose slices have the memory",
+        gpus=(replace(H100, problem=str(pynvml.NVML_ERROR_NO_PERMISSION)),),
+        fatal=False,
+    ),
+    BadGpus("a GPU that needs a reset", gpus=(replace(H100, problem=str(pynvml.NVML_ERROR_RESET_REQUIRED)),)),
     BadGpus("an old driver", gpus=(replace(H100, driver="535.183.01"),), fatal=False),
     BadGpus("the C compiler is missing", environment={"CC": "/nowhere/gcc"}),
     BadGpus("a UUID of no GPU", gpus=(H100, SECOND), environment={VISIBLE: "GPU-ffff"}),

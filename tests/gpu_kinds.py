@@ -37,9 +37,17 @@ A100 = msgspec.structs.replace(GPUS["A100"], id="2", uuid="GPU-cccc-3333", used=
 
 
 def fake_driver(patch: pytest.MonkeyPatch, *gpus: Gpu, error: int | None = None) -> None:
-    """Let the driver report these GPUs, whatever this machine has; with an `error`, it does not answer."""
+    """Let the driver report these GPUs, whatever this machine has; with an `error`, it does not answer.
+
+    A GPU's `problem` is the number of the error that it gives in place of its memory.
+    """
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_JOB_ID"):
         patch.delenv(name, raising=False)
+
+    def find_memory(gpu: Gpu, version: int) -> SimpleNamespace:
+        if gpu.problem:
+            raise pynvml.NVMLError(int(gpu.problem))
+        return SimpleNamespace(total=gpu.total * MIB, used=gpu.used * MIB)
 
     def start() -> None:
         if error is not None:
@@ -60,9 +68,7 @@ def fake_driver(patch: pytest.MonkeyPatch, *gpus: Gpu, error: int | None = None)
         "nvmlDeviceGetUUID": lambda gpu: gpu.uuid,
         "nvmlDeviceGetName": lambda gpu: gpu.name,
         "nvmlDeviceGetCudaComputeCapability": lambda gpu: gpu.capability,
-        "nvmlDeviceGetMemoryInfo": lambda gpu, version: SimpleNamespace(
-            total=gpu.total * MIB, used=gpu.used * MIB
-        ),
+        "nvmlDeviceGetMemoryInfo": find_memory,
     }.items():
         patch.setattr(pynvml, name, answer)
 

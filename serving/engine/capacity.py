@@ -58,6 +58,25 @@ class CacheConfig(msgspec.Struct, frozen=True):
         known = prompt + (answer if self.match_unit == self.block_size else 0)
         return max(known - 1, 0) // self.match_unit * self.match_unit
 
+    def kept_by_edit(self, sent: int, common: int) -> int:
+        """Return how many tokens of a prompt the cache gives to another prompt that begins like it.
+
+        An attention cache keeps each whole block. A hybrid one keeps only two states of a prompt that was
+        computed in one step: its end, rounded down to the match unit, and the end of its last whole block.
+        The rule is that of vLLM 0.32, measured; longer prompts also keep the last block's end of each step.
+
+        Args:
+            sent: length of the first prompt.
+            common: number of tokens with which both begin.
+        """
+        if not self.enable_prefix_caching:
+            return 0
+        block = self.block_size
+        if not self.hybrid:
+            return common // block * block
+        ends = self.kept_tokens(sent, 1), sent // block * block
+        return max((end for end in ends if end <= common), default=0)
+
     def conversations(self, tokens: int) -> int:
         """Return how many conversations of this length the cache holds at the same time."""
         return max(self.num_gpu_blocks - 1, 0) // self.blocks(tokens)

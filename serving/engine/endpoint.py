@@ -134,6 +134,11 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
 
     Raises `ServerFailed`: it cannot be used.
     """
+    if (count := count_listeners(endpoint)) > 1:
+        raise ServerFailed(
+            f"{count} servers listen at {endpoint}, of which only the last one can be reached: stop the"
+            " others, or give each a path of its own"
+        )
     response = await endpoint.get("/v1/models")
     try:
         listed = msgspec.json.decode(response.content, type=_Models).data
@@ -143,3 +148,11 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
     if model not in served:
         raise ServerFailed(f"the server at {endpoint} serves {', '.join(served) or 'nothing'}, not {model!r}")
     return served[model]
+
+
+def count_listeners(endpoint: Endpoint) -> int:
+    """Return how many servers of this machine listen on a Unix socket's path. A server takes a path over from
+    another one without a word."""
+    sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
+    path = f" {endpoint.socket}"
+    return sum(line.split()[3] == "00010000" for line in sockets if endpoint.socket and line.endswith(path))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +18,9 @@ ORDER = "CUDA_DEVICE_ORDER"
 
 MIB = 2**20
 
+DRIVER_S = 20.0
+"""Longest wait for the driver. It takes seconds where no process keeps it loaded."""
+
 
 class Gpu(msgspec.Struct, frozen=True):
     """One GPU. MIG slices are not supported.
@@ -28,6 +33,8 @@ class Gpu(msgspec.Struct, frozen=True):
         used: memory in use in MiB, by any process.
         driver: the driver's version.
         capability: compute capability, such as (9, 0); (0, 0) if the driver does not report it.
+        problem: why the driver does not report its memory, in the driver's words.
+        is_broken: whether it cannot compute either, such as a GPU that needs a reset.
     """
 
     id: str
@@ -37,9 +44,11 @@ class Gpu(msgspec.Struct, frozen=True):
     used: int
     driver: str
     capability: tuple[int, int] = (0, 0)
+    problem: str = ""
+    is_broken: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.total / 1024:.0f} GiB)"
+        return f"{self.name} ({f'{self.total / 1024:.0f} GiB' if self.total else 'memory unknown'})"
 
 
 class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,22 +121,29 @@ class Nvml:
 
     def list_gpus(self) -> list[Gpu]:
         """Return all GPUs of the machine."""
-        nvml = self._library
-        count = 0 if self.failure else self._ask(nvml.nvmlDeviceGetCount) or 0
-        devices = [(index, self._ask(nvml.nvmlDeviceGetHandleByIndex, index)) for index in range(count)]
-        return [self._describe_gpu(index, device) for index, device in devices if device is not None]
+        count = 0 if self.failure else self._ask(self._library.nvmlDeviceGetCount) or 0
+        return [self._describe_gpu(index) for index in range(count)]
 
-    def _describe_gpu(self, index: int, device: Any) -> Gpu:
-        nvml = self._library
-        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, device, nvml.nvmlMemory_v2)
+    def _describe_gpu(self, index: int) -> Gpu:
+        nvml, problem, is_broken = self._library, "", False
+        device = memory = None
+        try:
+            device = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory = nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
+        except nvml.NVMLError as error:
+            # A GPU with MIG slices forbids the question, and one that shares the CPU's memory has no answer.
+            is_fine = error.value in (nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_NOT_SUPPORTED)
+            problem, is_broken = str(error), device is None or not is_fine
         return Gpu(
             id=str(index),
-            uuid=self._ask(nvml.nvmlDeviceGetUUID, device) or "",
+            uuid=self._ask(nvml.nvmlDeviceGetUUID, device) or f"GPU {index}",
             name=self._ask(nvml.nvmlDeviceGetName, device) or "",
             total=memory.total // MIB if memory else 0,
             used=memory.used // MIB if memory else 0,
             driver=self._ask(nvml.nvmlSystemGetDriverVersion) or "",
             capability=self._ask(nvml.nvmlDeviceGetCudaComputeCapability, device) or (0, 0),
+            problem=problem,
+            is_broken=is_broken,
         )
 
     def read(self, uuid: str) -> GpuReading:
@@ -158,9 +174,28 @@ class Nvml:
 
 
 def read_gpus() -> GpuReport:
-    """Ask the driver for the GPUs."""
-    nvml = Nvml()
-    return GpuReport(installed=nvml.list_gpus(), chosen=os.environ.get(VISIBLE), failure=nvml.failure)
+    """Ask the driver for the GPUs. It may hang, so a child process asks, abandoned after `DRIVER_S`."""
+    import pynvml  # noqa: F401 - not in the child, where another thread's import would never end
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            nvml = Nvml()
+            os.write(writer, msgspec.json.encode(GpuReport(installed=nvml.list_gpus(), failure=nvml.failure)))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        has_answered = bool(select.select([pipe], [], [], DRIVER_S)[0])
+        content = pipe.read() if has_answered else b""
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0 if has_answered else os.WNOHANG)
+    if not content:
+        reason = "could not be asked" if has_answered else f"does not answer within {DRIVER_S:g} s"
+        return GpuReport(chosen=os.environ.get(VISIBLE), failure=f"the NVIDIA driver {reason}")
+    report = msgspec.json.decode(content, type=GpuReport)
+    return msgspec.structs.replace(report, chosen=os.environ.get(VISIBLE))
 
 
 def device_settings(gpus: Sequence[Gpu]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Probes of an engine: the validity of its tool calls, and its prefix cache (`speedrunner bench probe`).
 
 The probe of the cache compares the cached tokens of known conversations with the maximum. One conversation
-grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. The most that the
-cache can provide for a request is what it keeps, by its rule, of the turn before or of the prefix.
+grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. Then the prefix is
+edited. The most that the cache can provide for a request is what it keeps, by its rule, of the turn before,
+of the prefix, or of the prefix before the edit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from serving.deployment import Deployment
+from serving.engine.capacity import CacheConfig
 from serving.engine.client import run_together
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow
@@ -24,6 +26,7 @@ from serving.model import Messages, Model
 from serving.model_config import ModelConfig, Role
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, battery
+from serving.tokens.transcript import common_prefix
 from speedrunner.bench.engine import (
     CACHE_TARGETS,
     cache_of,
@@ -39,6 +42,8 @@ PROBLEMS_SHOWN = 5
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160
 SIBLINGS = 8
+EDITS = (0.6, 0.95)
+"""Places of the edits: shares of the system message."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ async def measure_cache(model_config: ModelConfig, config: Config, turns: int, s
 
 
 async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Measurement:
-    """Play a conversation of this many turns, then siblings of another one.
+    """Play a conversation of this many turns, then siblings of another one, then edits of their prefix.
 
     Raises:
         ServerFailed: the engine reports no cache.
@@ -155,7 +160,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         ServingError: the engine failed.
     """
     model_config, cache = deployment.model_config, cache_of(deployment)
-    parts: dict[str, list[CacheRequest]] = {"turn": [], "sibling": []}
+    parts: dict[str, list[CacheRequest]] = {"turn": [], "sibling": [], "edit": []}
 
     def write(row: LedgerRow) -> None:
         part = parts.get(row.labels.get("part", ""))
@@ -163,7 +168,8 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
             name = f"{row.labels['part']} {len(part) + 1}"
             part.append(CacheRequest(name, row.usage.prompt, row.cacheable or 0, row.usage.cached))
             sent = sum(map(len, parts.values()))
-            status(f"{sent} of {turns + SIBLINGS} requests, the last with {row.usage.cached} tokens cached")
+            most = turns + SIBLINGS + len(EDITS)
+            status(f"{sent} of {most} requests, the last with {row.usage.cached} tokens cached")
 
     counted = await read_counters(deployment.endpoint)
     async with deployment.client(write) as model:
@@ -172,8 +178,11 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         family = [_opening(model, str(number), nonce) for number in range(SIBLINGS)]
         prefix = await model.warm("actor", family[0], note_tools(), {})
         await run_together(lambda opening: _converse(model, "sibling", opening, 1), family, SIBLINGS)
+        for share in EDITS:
+            expected = await _edit(model, cache, family[0], share)
+            parts["edit"][-1] = msgspec.structs.replace(parts["edit"][-1], expected=expected)
     hits = (await read_counters(deployment.endpoint) - counted).cached > 0
-    requests = [*parts["turn"], *parts["sibling"]]
+    requests = [request for part in parts.values() for request in part]
     prompt, expected, reported = (
         sum(getattr(each, name) for each in requests) for name in ("prompt", "expected", "reported")
     )
@@ -200,6 +209,17 @@ def _opening(model: Model, name: str, nonce: str) -> Messages:
         {"role": "system", "content": system},
         {"role": "user", "content": text_of(model, name, REPLY_TOKENS)},
     ]
+
+
+async def _edit(model: Model, cache: CacheConfig, opening: Messages, share: float) -> int:
+    """Send a prefix with an edit; return the most of it that the cache can provide."""
+    system, user = opening
+    place = int(share * len(system["content"]))
+    text = f"{system['content'][:place]} An edit. {system['content'][place:]}"
+    edited = [{**system, "content": text}, user]
+    before, after = (model.shared_prefix("actor", each, note_tools()) for each in (opening, edited))
+    await model.warm("actor", edited, note_tools(), {"role": "probe", "part": "edit"})
+    return cache.kept_by_edit(len(before), len(common_prefix(before, after)))
 
 
 async def _converse(model: Model, part: str, opening: Messages, turns: int) -> None:

@@ -153,7 +153,8 @@ def _list_numbers(record: SleepRecord) -> list[tuple[str, str, str]]:
         ("Seconds", f"{record.seconds:.1f}", f"after {record.rollouts} new rollouts"),
     ]
     if prefix:
-        kept = f"tokens; before {prefix.before:,}; the first {prefix.common:,} stay cached"
+        cached = f"; {prefix.kept:,} stay cached" if prefix.kept is not None else ""
+        kept = f"tokens; before {prefix.before:,}; the first {prefix.common:,} are unchanged{cached}"
         numbers.append(("Shared prompt prefix", f"{prefix.after:,}", kept))
     return numbers
 

@@ -114,7 +114,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
                 "thought_cut": inducer.thought_cut_share,
                 "prefix_before": prefix.before if prefix else None,
                 "prefix_after": prefix.after if prefix else None,
-                "prefix_invalidated": prefix.before - prefix.common if prefix else None,
+                "prefix_invalidated": prefix.lost if prefix else None,
             }
         )
     return make_frame(found, SLEEP_TYPES)

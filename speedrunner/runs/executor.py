@@ -290,7 +290,7 @@ class Executor:
         learnt = msgspec.structs.replace(learnt, version=step.number)
         task = history.batch(history.batches()[-1])[0].task
         before, after = (self.actor.shared_prefix(self._spec(version, task)) for version in (policy, learnt))
-        prefix = PrefixChange(len(before), len(after), len(common_prefix(before, after))) if after else None
+        prefix = self._compare_prefixes(before, after) if after else None
         record = SleepRecord(
             sleep=step.number,
             rollouts=step.rollouts,
@@ -306,7 +306,10 @@ class Executor:
         )
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
-        kept = f"; {prefix.common} of {prefix.before} prefix tokens are unchanged" if prefix else ""
+        kept = ""
+        if prefix is not None:
+            cached = "" if prefix.kept is None else f", {prefix.kept} of them cached"
+            kept = f"; {prefix.common} of {prefix.before} prefix tokens are unchanged{cached}"
         if tools.shown is not None and tools.shown < 1:
             kept += f"; the prompt showed {tools.shown:.0%} of the batch's text"
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
@@ -316,6 +319,12 @@ class Executor:
             f"{name}: {count_of(len(learnt.skills), 'skill')}{notes}; {changes or 'nothing changed'}{kept}"
             + (f"; {tools.error}" if tools.error else "")
         )
+
+    def _compare_prefixes(self, before: list[int], after: list[int]) -> PrefixChange:
+        common = len(common_prefix(before, after))
+        cache = self.actor.model("actor").replicas[0].cache
+        kept = None if cache is None else cache.kept_by_edit(len(before), common)
+        return PrefixChange(len(before), len(after), common, kept)
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:
         spec = self.method.agent(policy, task, self.actor.env, training=phase == "train")

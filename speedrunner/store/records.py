@@ -364,7 +364,8 @@ class PrefixChange(msgspec.Struct, frozen=True):
 
     Attributes:
         before, after: length under the old and the new policy, in tokens.
-        common: length of their common start in tokens, which stays valid in the prefix cache.
+        common: length of their common start, in tokens.
+        kept: how much of it the prefix cache can give to the new one, by its rule; `None` if it is not known.
 
     The ledger shows the cached tokens of the first request with the new prefix: role `prefix_warm_up`.
     """
@@ -372,6 +373,12 @@ class PrefixChange(msgspec.Struct, frozen=True):
     before: Integer
     after: Integer
     common: Integer
+    kept: Integer | None = None
+
+    @property
+    def lost(self) -> int:
+        """Tokens of the old prefix that the new one does not find in the cache."""
+        return self.before - (self.common if self.kept is None else self.kept)
 
 
 class SleepRecord(msgspec.Struct, kw_only=True):

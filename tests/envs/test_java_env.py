@@ -105,6 +105,16 @@ class TestStart:
         with pytest.raises(NoJava, match=problem):
             Simulator()
 
+    def test_a_tight_limit_of_the_address_space_is_named(self) -> None:
+        program = """
+import resource
+from envs.scienceworld import Simulator
+resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+Simulator()
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+        assert "; the address space is limited to 2,048 MiB, and Java may need 3,072: raise" in done.stderr
+
     def test_options_from_the_environment_do_not_reach_it_and_close_ends_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

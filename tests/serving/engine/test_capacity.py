@@ -82,6 +82,24 @@ def test_a_cache_keeps_whole_blocks_and_a_hybrid_one_the_ends_of_prompts(
     assert cache.kept_tokens(prompt, answer) == kept
 
 
+@pytest.mark.parametrize(
+    ("cache", "sent", "common", "kept"),
+    [
+        (ATTENTION, 2000, 1600, 1600),
+        (ATTENTION, 2000, 1607, 1600),
+        (HYBRID, 2000, 1936, 1920),  # the end of the last whole block
+        (HYBRID, 2000, 1919, 0),
+        (HYBRID, 2000, 2000, 1984),  # its own end
+        (HYBRID, 600, 590, 0),
+        (CacheConfig(16, 100, False, 16), 60, 50, 0),
+    ],
+)
+def test_an_edit_of_a_prompt_leaves_blocks_or_the_states_before_it(
+    cache: CacheConfig, sent: int, common: int, kept: int
+) -> None:
+    assert cache.kept_by_edit(sent, common) == kept
+
+
 def test_graphs_cover_each_number_of_sequences_up_to_vllm_s_largest() -> None:
     for sequences in (1, 16, 32, 104, 256):
         sizes = graph_sizes(sequences)

@@ -103,3 +103,15 @@ async def test_a_prefix_before_v1_is_kept_for_all_paths(tmp_path: Path) -> None:
         assert await endpoint.healthy()
         assert await attach(endpoint, "m") is None
     assert seen == [b"/llm/health", b"/llm/v1/models"]
+
+
+async def test_a_path_that_a_second_server_took_over_is_refused(tmp_path: Path) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(b'{"data": [{"id": "m"}]}'))
+
+    endpoint = Endpoint.on_socket(tmp_path / "s")
+    async with echoing_server(tmp_path, answer):
+        assert await attach(endpoint, "m") is None
+        async with echoing_server(tmp_path, answer):
+            with pytest.raises(ServerFailed, match=r"2 servers listen at unix:.*, of which only"):
+                await attach(endpoint, "m")

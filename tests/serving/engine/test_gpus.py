@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace
 
 import pynvml
@@ -36,6 +37,14 @@ def test_what_a_driver_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch
     reading = Nvml().read(H100.uuid)
     assert reading == GpuReading(0.87, None, 9123456789.012, 5120, frozenset({11, 12}))
     assert Nvml().read("unknown") == GpuReading()
+
+
+def test_a_driver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, H100)
+    monkeypatch.setattr(pynvml, "nvmlInit", signal.pause)
+    monkeypatch.setattr("serving.engine.gpus.DRIVER_S", 0.1)
+    report = read_gpus()
+    assert (report.usable, report.failure) == ([], "the NVIDIA driver does not answer within 0.1 s")
 
 
 def test_without_a_driver_nothing_is_read_and_the_reason_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

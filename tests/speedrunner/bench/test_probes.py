@@ -15,7 +15,7 @@ from serving.errors import EngineDead, RequestFailed
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.probes import SIBLINGS, CacheRequest, Counts, probe_cache, probe_tools
+from speedrunner.bench.probes import EDITS, SIBLINGS, CacheRequest, Counts, probe_cache, probe_tools
 from tests.probe_engines import Forgetful, Off, Probed, Silent
 from tests.scripted_engine import BLOCK, Answer, Request, call, cut, refuse, sample_call, say
 from tests.scripted_runs import ScriptedModel, scripted_model
@@ -44,14 +44,17 @@ async def test_an_exact_cache_gives_all_that_it_can(
     bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
     found = await probed(Probed, bare, tiny_tokenizer, tmp_path, turns=4)
-    turns, siblings, (whole,) = (requests(found, part) for part in ("turn", "sibling", "all"))
+    parts = ("turn", "sibling", "edit", "all")
+    turns, siblings, edits, (whole,) = (requests(found, part) for part in parts)
     assert len(turns) == 4
     assert turns[0].expected == turns[0].reported == 0
     for earlier, later in itertools.pairwise(turns):
         assert earlier.prompt // BLOCK * BLOCK <= later.expected == later.reported < later.prompt
     assert len(siblings) == SIBLINGS
     assert {each.expected for each in siblings} == {found.facts["prefix"] // BLOCK * BLOCK}
-    assert whole.reported == whole.expected == sum(each.expected for each in [*turns, *siblings])
+    assert len(edits) == len(EDITS)
+    assert all(0 < each.expected == each.reported < each.prompt - BLOCK for each in edits)
+    assert whole.reported == whole.expected == sum(each.expected for each in [*turns, *siblings, *edits])
     assert (found.figures[0].value, found.met, found.facts["advice"]) == (1.0, True, [])
 
 
