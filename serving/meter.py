@@ -104,7 +104,8 @@ class Meter:
         self.prices = prices
         self.total = Usage()
         self.requests = 0
-        self._without_usage = 0
+        self.spent_usd = 0.0
+        """Cost of everything so far, in USD at the price list."""
         self.unreported = 0
         """Number of tries without a reported usage, although the engine may have worked on them."""
         self.at_most = Usage()
@@ -112,19 +113,15 @@ class Meter:
         self._write = write
         self._spending = spending or Spending()
 
-    @property
-    def spent_usd(self) -> float:
-        """Cost of everything so far, in USD at the price list."""
-        return self.prices.cost(self.total, self.requests - self._without_usage)
-
     def record(self, row: LedgerRow) -> None:
         """Write a row and count it. A try without a reported usage counts at its upper bound."""
         self._write(row)
         self.requests += 1
-        self._without_usage += row.usage is None
         if row.usage is not None:
             self.total += row.usage
-            self._spending.commit(self.prices.cost(row.usage))
+            usd = self.prices.cost(row.usage)
+            self.spent_usd += usd
+            self._spending.commit(usd)
         elif row.at_most is not None:
             self.unreported += 1
             self.at_most += row.at_most

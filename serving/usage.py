@@ -60,6 +60,16 @@ class Usage(Sums, frozen=True):
         """Generated tokens that are not reasoning."""
         return self.completion - self.reasoning
 
+    @property
+    def attention(self) -> float:
+        """Of one request: its output tokens times their mean context in thousands of tokens."""
+        return self.completion * (self.prompt + self.completion / 2) / 1000
+
+    @property
+    def was_sent(self) -> bool:
+        """Of one request: whether an engine received it, since each prompt has a token."""
+        return self.prompt > 0
+
 
 class Counters(Sums, frozen=True):
     """Tokens since the server's start, summed over its replicas.
@@ -81,19 +91,21 @@ class Counters(Sums, frozen=True):
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A price list in USD per million tokens.
+    """A price list in USD per million tokens. Measured lists have two more terms.
 
     Attributes:
-        requests: USD per million requests, besides their tokens: measured lists have it, providers do not.
+        requests: USD per million requests, besides their tokens.
+        attention: USD per million output tokens for each thousand tokens of their context.
     """
 
     uncached: Number
     cached: Number
     output: Number
     requests: Number = 0
+    attention: Number = 0
 
-    def cost(self, usage: Usage, requests: int = 1) -> float:
-        """Return the USD of requests with a total of `usage` (paper, Appendix A.3): p_in * uncached + p_cache
-        * cached + p_out * output, and p_requests for each request."""
+    def cost(self, usage: Usage) -> float:
+        """Return the USD of one request (paper, Appendix A.3): p_in * uncached + p_cache * cached + p_out *
+        output, and the two terms of measured lists. A request that was never sent costs nothing."""
         tokens = self.uncached * usage.uncached + self.cached * usage.cached + self.output * usage.completion
-        return (tokens + self.requests * requests) / 1e6
+        return (tokens + self.attention * usage.attention + self.requests * usage.was_sent) / 1e6

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import shuffle
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -19,7 +19,14 @@ import msgspec
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, Measurement
 from speedrunner.bench.token_units import EMPTY, Kind, TokenMeter, TokenUnit, plan_cells
-from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts
+from speedrunner.config.schema import (
+    InvalidConfig,
+    MeasuredLevel,
+    MeasuredPrices,
+    PricesConfig,
+    Range,
+    TokenCosts,
+)
 from speedrunner.plain.console import Status
 from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.pricing import engine_of, hardware_of
@@ -65,7 +72,8 @@ def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"]
     design = whole / (whole[:, -1] * average(taken)[place])[:, None]
     if np.linalg.matrix_rank(design / np.abs(design).max(axis=0).clip(1e-300)) < len(COSTS):
         raise InvalidConfig(
-            "--contexts: these units do not show the cost of each kind of token; measure longer prompts"
+            "--contexts: these units do not show the cost of each kind of token; measure at least two, and"
+            " longer ones"
         )
     inverse = np.linalg.pinv(design)
     relative = taken / average(taken)[place]
@@ -91,37 +99,40 @@ def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"]
     return Fit(TokenCosts(**found), ratio)
 
 
-def level_of(units: Sequence[TokenUnit]) -> list[TokenUnit]:
-    """Return the usable units at the most requests in flight. Raises `InvalidConfig` if there are none."""
-    for level in sorted({unit.in_flight for unit in units}, reverse=True):
-        if own := _usable_units(units, level):
-            return own
+def usable_levels(units: Sequence[TokenUnit]) -> dict[int, list[TokenUnit]]:
+    """Return the usable units by requests in flight, ascending. Raises `InvalidConfig` if there are none."""
+    levels = sorted({unit.in_flight for unit in units})
+    if found := {level: own for level in levels if (own := _usable_units(units, level))}:
+        return found
     reasons = "; ".join(dict.fromkeys(unit.disturbed for unit in units if unit.disturbed))
     remedy = (
         f" (disturbed by {reasons}): rerun when nothing else does" if reasons else ": use longer --contexts"
     )
-    raise InvalidConfig(f"no context has undisturbed units of all kinds, so there is no price list{remedy}")
+    raise InvalidConfig(
+        f"fewer than two contexts have undisturbed units of all kinds, so there is no price list{remedy}"
+    )
 
 
 def _usable_units(units: Sequence[TokenUnit], level: int) -> list[TokenUnit]:
     """Return the undisturbed units of a number of requests in flight: those with empty prompts, and those of
-    the contexts that have all kinds. Empty if either is missing."""
+    the contexts that have all kinds. Empty without the former, or without two contexts."""
     own = [unit for unit in units if unit.in_flight == level and not unit.disturbed]
     kinds = Counter(context for context, _ in {(unit.context, unit.kind) for unit in own})
     whole = {context for context, number in kinds.items() if number == len(get_args(Kind))}
-    return [unit for unit in own if unit.context in {EMPTY, *whole}] if whole and kinds[EMPTY] else []
+    return (
+        [unit for unit in own if unit.context in {EMPTY, *whole}] if len(whole) > 1 and kinds[EMPTY] else []
+    )
 
 
 def cost_table(
-    units: Sequence[TokenUnit], resource: Literal["seconds", "joules"], title: str
+    levels: Mapping[int, list[TokenUnit]], resource: Literal["seconds", "joules"], title: str
 ) -> MeasuredTable:
     """Return the costs by requests in flight."""
     rows = []
-    for level in sorted({unit.in_flight for unit in units}):
-        if own := _usable_units(units, level):
-            found = fit_costs(own, resource)
-            costs = {name: _show(getattr(found.costs, name)) for name in COSTS}
-            rows.append({"in flight": level} | costs | {"cached/uncached": _show(found.ratio)})
+    for level, own in levels.items():
+        found = fit_costs(own, resource)
+        costs = {name: _show(getattr(found.costs, name)) for name in COSTS}
+        rows.append({"in flight": level} | costs | {"cached/uncached": _show(found.ratio)})
     return MeasuredTable("", rows, title=title)
 
 
@@ -165,10 +176,9 @@ async def measure_units(
 def summarize(
     setup: Setup, units: Sequence[TokenUnit], usd_per_hour: float
 ) -> tuple[Measurement, PricesConfig]:
-    """Return the tables of costs, and the price list of `level_of`. Raises `InvalidConfig`."""
+    """Return the tables of costs, and the price list. Raises `InvalidConfig`."""
     used = [unit for unit in units if not unit.disturbed]
-    top = level_of(units)
-    fit = fit_costs(top)
+    levels = usable_levels(units)
     has_joules = all(unit.joules is not None for unit in used)
     own = MeasuredPrices(
         model=setup.model_config.name,
@@ -176,21 +186,27 @@ def summarize(
         engine=engine_of(versions()),
         date=time.strftime("%Y-%m-%d", time.gmtime()),
         unit="GPU" if setup.model_config.gpus else "CPU",
-        in_flight=top[0].in_flight,
-        contexts=sorted({unit.context for unit in top} - {EMPTY}),
         usd_per_hour=usd_per_hour,
-        seconds=fit.costs,
-        joules=fit_costs(top, "joules").costs if has_joules else None,
-        cached_to_uncached=fit.ratio,
+        levels=[
+            MeasuredLevel(
+                in_flight=level,
+                contexts=sorted({unit.context for unit in own} - {EMPTY}),
+                seconds=fit.costs,
+                joules=fit_costs(own, "joules").costs if has_joules else None,
+                cached_to_uncached=fit.ratio,
+            )
+            for level, own in levels.items()
+            for fit in [fit_costs(own)]
+        ],
     )
     prices = PricesConfig(measured=own)
     found = Measurement(f"{own.model} on {own.hardware} with {own.engine}, {own.date}: {len(used)} units")
     found.facts = {"prices": prices, "units": units}
-    found.tables.append(cost_table(used, "seconds", f"{own.unit} seconds of a million"))
+    found.tables.append(cost_table(levels, "seconds", f"{own.unit} seconds of a million"))
     if has_joules:
-        found.tables.append(cost_table(used, "joules", "Joules of a million"))
+        found.tables.append(cost_table(levels, "joules", "Joules of a million"))
     found.notes.append("In brackets: 95% intervals.")
-    if not own.seconds.cached.low:
+    if not own.level().seconds.cached.low:
         found.notes.append("The cost of a cached token may be 0: measure more --repeats.")
     if reasons := dict.fromkeys(unit.disturbed for unit in units if unit.disturbed):
         found.notes.append(f"{len(units) - len(used)} units are left out ({'; '.join(reasons)}).")

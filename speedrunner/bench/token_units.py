@@ -73,6 +73,11 @@ class TokenUnit(msgspec.Struct, frozen=True):
     joules: float | None
     disturbed: str
 
+    @property
+    def attention(self) -> float:
+        """Return its output tokens times their mean context in thousands of tokens."""
+        return self.requests * Usage(self.context, 0, self.output // self.requests).attention
+
 
 class Spent(NamedTuple):
     """What some work of the engine cost.

@@ -167,7 +167,7 @@ def tokens(
     """Measure what an uncached, a cached and an output token cost.
 
     The costs are GPU seconds and joules (without a GPU, CPU seconds) by prompt length and requests in flight.
-    DIR/measured-MODEL.yaml is a price list for --prices and prices=, at the most requests in flight.
+    DIR/measured-MODEL.yaml is a price list for --prices and prices=, by requests in flight.
 
     Example: speedrunner bench tokens model=tiny-hybrid --usd-per-gpu-hour 0.05 --out prices
     """

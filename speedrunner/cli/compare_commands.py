@@ -28,7 +28,7 @@ from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import engine_seconds, run_costs
 from speedrunner.results.means import MEASURES, add_costs, frame_checkpoints
 from speedrunner.results.pairing import Comparison
-from speedrunner.results.pricing import RuleName, price_book, price_caveats
+from speedrunner.results.pricing import RuleName, engine_check, price_book, price_caveats
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
@@ -124,6 +124,7 @@ def cost(
                 f"Break-even: the sleeps cost {repaid.spent:.6f} USD, and an episode costs {repaid.saved:.6f}"
                 f" USD less than at the first checkpoint. Test episodes until they are repaid: {repaid}."
             )
+        say(*engine_check(one.book, one.total.usd, run.processes))
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -152,12 +153,30 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class TokenCosts(msgspec.Struct, frozen=True):
-    """Seconds or joules of a million tokens of each class, and of a million requests without their tokens."""
+    """Seconds or joules of a million tokens of each class, of a million output tokens for each thousand of
+    their context (`attention`), and of a million requests without their tokens."""
 
     uncached: Range
     cached: Range
     output: Range
+    attention: Range
     requests: Range
+
+
+class MeasuredLevel(msgspec.Struct, frozen=True):
+    """The costs at a number of requests in flight.
+
+    Attributes:
+        contexts: prompt tokens of the measured requests.
+        cached_to_uncached: cost of a cached token divided by that of an uncached one.
+        joules: `None` if they were not measured.
+    """
+
+    in_flight: AtLeastOne
+    contexts: Annotated[list[AtLeastOne], msgspec.Meta(min_length=1)]
+    seconds: TokenCosts
+    cached_to_uncached: Range
+    joules: TokenCosts | None = None
 
 
 class MeasuredPrices(msgspec.Struct, frozen=True):
@@ -167,10 +186,8 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
         hardware: the GPU; for a model on a CPU, the CPU.
         engine: name and version.
         unit: the kind of seconds.
-        contexts: prompt tokens of the measured requests.
         usd_per_hour: USD of an hour of one GPU, or of one core.
-        joules: `None` if they were not measured.
-        cached_to_uncached: price of a cached token divided by that of an uncached one.
+        levels: the costs by requests in flight.
     """
 
     model: str
@@ -178,16 +195,18 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
     engine: str
     date: str
     unit: Literal["GPU", "CPU"]
-    in_flight: AtLeastOne
-    contexts: list[AtLeastOne]
     usd_per_hour: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
-    seconds: TokenCosts
-    cached_to_uncached: Range
-    joules: TokenCosts | None = None
+    levels: Annotated[list[MeasuredLevel], msgspec.Meta(min_length=1)]
 
-    def prices(self) -> Prices:
-        """Return USD per million tokens and requests."""
-        costs = (getattr(self.seconds, name) for name in Prices.__struct_fields__)
+    def level(self, in_flight: float | None = None) -> MeasuredLevel:
+        """Return the level nearest to a mean number of requests in flight; `None`: the highest level."""
+        if in_flight is None:
+            return max(self.levels, key=lambda level: level.in_flight)
+        return min(self.levels, key=lambda level: abs(log(level.in_flight / in_flight)))
+
+    def prices(self, in_flight: float | None = None) -> Prices:
+        """Return USD per million tokens and requests at the level nearest to a number in flight."""
+        costs = (getattr(self.level(in_flight).seconds, name) for name in Prices.__struct_fields__)
         return Prices(*(self.usd_per_hour / 3600 * cost.value for cost in costs))
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.means import RULES
-from speedrunner.results.writing import Table, caption
+from speedrunner.results.writing import Cell, Table, caption
 
 SUFFIXES = {"engine": "", **{rule: f"_{rule}" for rule in RULES}}
 """What the cache rules add to the names of columns of checkpoints."""
@@ -95,7 +95,7 @@ def _fieller(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float 
 
 def break_even_table(conditions: Sequence[Condition]) -> Table:
     """Return when each condition's sleeps are repaid, by each cache rule."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for condition in conditions:
         for rule in SUFFIXES:
             if found := break_even((run.checkpoints for run in condition.runs.values()), rule):

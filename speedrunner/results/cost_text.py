@@ -145,7 +145,9 @@ def price_text(book: PriceBook) -> str:
     """Return the prices: one list for all models, or one for each."""
     lists = {
         model: f"{prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
-        " (USD per million tokens)" + f", {prices.requests:g} per million requests" * bool(prices.requests)
+        " (USD per million tokens)"
+        + f", {prices.requests:g} per million requests" * bool(prices.requests)
+        + f", {prices.attention:g} per million output tokens and thousand of context" * bool(prices.attention)
         for model, prices in book.models.items()
     }
     texts = [f"{model}: {text}" for model, text in lists.items()]

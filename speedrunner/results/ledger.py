@@ -69,12 +69,13 @@ class Paid(Classes, frozen=True):
     def of_group(cls, group: Group, prices: Prices, moved: int) -> Paid:
         """Return the cost of a group, of whose cached tokens `moved` cost the price of uncached ones."""
         usage = group.usage
+        output = prices.output + prices.attention * group.attention / max(usage.completion, 1)
         amounts = (
             prices.cached * (usage.cached - moved),
             prices.uncached * (usage.uncached + moved),
-            prices.output * usage.reasoning,
-            prices.output * usage.action,
-            prices.requests * group.reported,
+            output * usage.reasoning,
+            output * usage.action,
+            prices.requests * group.sent,
         )
         return cls(*(amount / 1e6 for amount in amounts))
 
@@ -191,11 +192,17 @@ GroupKey = tuple[str, bool, int]
 
 
 class Group(NamedTuple):
-    """The rows of a ledger with one key, added up without prices."""
+    """The rows of a ledger with one key, added up without prices.
+
+    Attributes:
+        sent: requests with tokens.
+        attention: sum of `Usage.attention`.
+    """
 
     labels: Labels
     usage: Usage
-    reported: int
+    sent: int
+    attention: float
     spend: Spend
 
 
@@ -278,7 +285,9 @@ def _add_up(rows: Sequence[LedgerRow]) -> Group:
         thought_cut=sum(row.thought_cut for row in answers),
     )
     labels = Labels.of(rows[0].labels) if rows else Labels()
-    return Group(labels, usage, sum(row.usage is not None for row in rows), spend)
+    used = [row.usage for row in rows if row.usage]
+    sent, attention = sum(usage.was_sent for usage in used), sum(usage.attention for usage in used)
+    return Group(labels, usage, sent, attention, spend)
 
 
 def _sum_usages(rows: Iterable[LedgerRow]) -> Usage:

@@ -4,6 +4,7 @@ cost the price of cached ones."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +59,33 @@ class CacheRule(msgspec.Struct, frozen=True):
         return max(usage.cached - before, 0)
 
 
+class Load(msgspec.Struct, frozen=True):
+    """The requests of a run, as one engine saw them.
+
+    Attributes:
+        busy_s: seconds in which at least one request was in flight.
+        in_flight: mean requests in flight in these seconds.
+        longest: prompt tokens of the longest request.
+    """
+
+    busy_s: float
+    in_flight: float
+    longest: int
+
+    @classmethod
+    def of(cls, rows: Sequence[LedgerRow]) -> Load | None:
+        """Return the load of a ledger; `None` without a request that took time."""
+        spans = sorted((row.time - row.seconds, row.time) for row in rows if row.usage and row.seconds)
+        busy_s, until = 0.0, -inf
+        for begin, end in spans:
+            busy_s += max(0.0, end - max(begin, until))
+            until = max(until, end)
+        longest = max((row.usage.prompt for row in rows if row.usage), default=0)
+        return (
+            cls(busy_s, sum(row.seconds for row in rows if row.usage) / busy_s, longest) if busy_s else None
+        )
+
+
 class PriceBook(msgspec.Struct, frozen=True):
     """The price of each request of one run.
 
@@ -67,6 +95,7 @@ class PriceBook(msgspec.Struct, frozen=True):
         measured: how it was measured, if `speedrunner bench tokens` did.
         rule: which prompt tokens count as cached.
         provider: the rule of the list's provider, or of OpenAI if the list has none.
+        load: the run's requests, which choose the level of a measured list; `None` without any.
     """
 
     name: str
@@ -74,6 +103,7 @@ class PriceBook(msgspec.Struct, frozen=True):
     measured: MeasuredPrices | None = None
     rule: CacheRule = CacheRule()
     provider: CacheRule = CacheRule("provider", 1024, 128)
+    load: Load | None = None
 
     def by_rule(self, rule: RuleName) -> PriceBook:
         """Return the same prices by another cache rule."""
@@ -85,9 +115,10 @@ class PriceBook(msgspec.Struct, frozen=True):
         name = self.name + ("" if self.rule.name == "engine" else f", cache rule {self.rule.name}")
         if (own := self.measured) is None:
             return name
+        level = own.level(self.load and self.load.in_flight)
         return (
             f"{name} ({own.unit} seconds of {own.model} on {own.hardware} with {own.engine},"
-            f" {own.in_flight} in flight, prompts of {min(own.contexts)} to {max(own.contexts)} tokens,"
+            f" {level.in_flight} in flight, prompts of {min(level.contexts)} to {max(level.contexts)} tokens,"
             f" {own.date}, at {own.usd_per_hour:g} USD an hour)"
         )
 
@@ -118,6 +149,10 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
             own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
         lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
         book = replace(book, name=Path(prices).name.removesuffix(".yaml"), models=lists)
+    if measured := chosen.measured_whole:
+        load = Load.of(run.requests)
+        prices_then = measured.prices(load and load.in_flight)
+        book = replace(book, load=load, models=dict.fromkeys(book.models, prices_then))
     if chosen.cache_minimum is not None:
         book = replace(book, provider=CacheRule("provider", chosen.cache_minimum, chosen.cache_step))
     return book.by_rule(rule)
@@ -145,9 +180,18 @@ def engine_of(versions: Mapping[str, str]) -> str:
 
 
 def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
-    """Return a note if a run's model, hardware or engine is not the one that its prices were measured on."""
+    """Return notes if a run's model, hardware or engine is not the one that its prices were measured on, and
+    if its requests are outside the measured range."""
     if (measured := book.measured) is None:
         return []
+    notes = []
+    if load := book.load:
+        level, levels = measured.level(load.in_flight), sorted(each.in_flight for each in measured.levels)
+        if load.longest > max(level.contexts):
+            notes.append(f"prompts of up to {load.longest} tokens (measured up to {max(level.contexts)})")
+        if not levels[0] <= round(load.in_flight) <= levels[-1]:
+            notes.append(f"{load.in_flight:.1f} requests in flight (measured {levels[0]} to {levels[-1]})")
+        notes = [f"USD are outside the measured range of {book.name}: {' and '.join(notes)}"] * bool(notes)
     found: dict[str, None] = {}
     for process in processes:
         played = {engine_of(process.versions): measured.engine}
@@ -156,4 +200,16 @@ def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
             played[hardware_of(process.machine, model_config.gpus)] = measured.hardware
         found |= {f"{here}, not {there}": None for here, there in played.items() if here != there}
     text = f"USD are estimates by prices measured elsewhere ({book.name}): played with {'; '.join(found)}"
-    return [text] if found else []
+    return notes + [text] * bool(found)
+
+
+def engine_check(book: PriceBook, usd: float | None, processes: Sequence[Process]) -> list[str]:
+    """Return a line that compares the engine seconds of a run by its prices with the actual ones; none unless
+    these prices were measured on its engine."""
+    if not (own := book.measured) or not (load := book.load) or usd is None or not processes:
+        return []
+    if any("measured elsewhere" in note for note in price_caveats(book, processes)):
+        return []
+    predicted = f"{usd / own.usd_per_hour * 3600:.1f} {own.unit} seconds by the prices"
+    actual = f"{load.busy_s * max(processes[-1].actor.all_gpus, 1):.1f} with a request in flight"
+    return [f"Check of the prices: {predicted}, {actual} (mean in flight: {load.in_flight:.1f})."]

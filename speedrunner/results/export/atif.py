@@ -90,7 +90,7 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
 
 
 def _final_metrics(conversation: RecordedConversation, prices: Prices | None, steps: int) -> Json:
-    usage = conversation.usage
+    usage, turns = conversation.usage, conversation.turns
     metrics: Json = {
         "total_prompt_tokens": usage.prompt,
         "total_completion_tokens": usage.completion,
@@ -98,7 +98,11 @@ def _final_metrics(conversation: RecordedConversation, prices: Prices | None, st
         "total_steps": steps,
         "extra": {"reasoning_tokens": usage.reasoning},
     }
-    return metrics if prices is None else {**metrics, "total_cost_usd": prices.cost(usage)}
+    return (
+        metrics
+        if prices is None
+        else {**metrics, "total_cost_usd": sum(prices.cost(turn.usage) for turn in turns)}
+    )
 
 
 def _steps(turns: Sequence[Turn], times: Mapping[str, float], prices: Prices | None) -> Iterator[Json]:

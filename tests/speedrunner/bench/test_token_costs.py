@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from serving.engine.gpus import Gpu, GpuReading, GpuReport
 from speedrunner.bench import token_costs, token_units
-from speedrunner.bench.token_costs import Fit, fit_costs, level_of
+from speedrunner.bench.token_costs import Fit, fit_costs, usable_levels
 from speedrunner.bench.token_units import EMPTY, Kind, TokenUnit
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.plain_yaml import read_yaml_file
@@ -22,14 +22,16 @@ from tests.scripted_engine import Answer, Request, say
 from tests.scripted_runs import Runs, ScriptedRun, complaint, in_process
 
 CONTEXTS = (512, 2048, 8192)
-COSTS = {"uncached": 40.0, "cached": 1.5, "output": 300.0, "requests": 3000.0}
+COSTS = {"uncached": 40.0, "cached": 1.5, "output": 300.0, "attention": 20.0, "requests": 3000.0}
 """Seconds of a million."""
 
 
 def unit(context: int, kind: Kind, noise: float = 1.0) -> TokenUnit:
     amounts = {"uncached": context if kind == "uncached" else 16, "output": 64 if kind == "output" else 1}
     amounts |= {"cached": context - amounts["uncached"], "requests": 1}
-    seconds = sum(COSTS[name] * amount for name, amount in amounts.items()) / 1e6 * noise
+    attention = amounts["output"] * (context + amounts["output"] / 2) / 1000
+    seconds = sum(COSTS[name] * amount for name, amount in (amounts | {"attention": attention}).items())
+    seconds *= noise / 1e6
     return TokenUnit(context, 8, kind, seconds=seconds, joules=None, disturbed="", **amounts)
 
 
@@ -81,15 +83,16 @@ def test_without_units_that_show_each_cost_none_is_given(kinds: tuple[Kind, ...]
         fit_costs(few)
 
 
-def test_a_price_list_is_of_the_most_requests_in_flight_and_their_contexts() -> None:
+def test_a_price_list_has_each_level_with_its_contexts() -> None:
     low = [replace(each, in_flight=1) for each in units(0.0, 0)]
     high = [replace(each, in_flight=64) for each in units(0.0, 0) if each.context < 8192]
-    found = level_of([*low, *units(0.0, 0), *high])
-    assert {(each.in_flight, each.context) for each in found} == {(64, EMPTY), (64, 512), (64, 2048)}
+    found = usable_levels([*low, *units(0.0, 0), *high])
+    assert [*found] == [1, 8, 64]
+    assert {each.context for each in found[64]} == {EMPTY, 512, 2048}
     disturbed = [replace(each, disturbed="others") for each in units(0.0, 0)]
-    assert {each.in_flight for each in level_of([*low, *disturbed])} == {1}
+    assert [*usable_levels([*low, *disturbed])] == [1]
     with pytest.raises(InvalidConfig, match=r"disturbed by others\): rerun"):
-        level_of(disturbed)
+        usable_levels(disturbed)
 
 
 @pytest.fixture
@@ -132,9 +135,10 @@ def test_the_command_writes_a_price_list_that_prices_a_run(
     file = out / "measured-tiny-random.yaml"
     written = read_yaml_file(file)
     measured = written["measured"]
+    assert [level["in_flight"] for level in measured["levels"]] == [1, 4]
     for name in ("uncached", "cached", "output"):
-        assert measured["seconds"][name]["value"] == pytest.approx(COSTS[name], rel=1e-3)
-    assert (measured["unit"], measured["in_flight"], measured["usd_per_hour"]) == ("CPU", 4, 3.6)
+        assert measured["levels"][-1]["seconds"][name]["value"] == pytest.approx(COSTS[name], rel=1e-3)
+    assert (measured["unit"], measured["usd_per_hour"]) == ("CPU", 3.6)
     total = run_costs(learnt.data, price_book(learnt.data, str(file))).total
     usd = (
         40 * total.tokens.computed
@@ -197,8 +201,9 @@ def test_joules_of_the_server_s_gpu_are_fitted(
     assert done.returncode == 0, done.stderr
     assert "Joules of a million" in done.stdout
     measured = read_yaml_file(tmp_path / "record/measured-tiny-random.yaml")["measured"]
-    assert (measured["unit"], measured["seconds"]["output"]["value"]) == ("GPU", pytest.approx(300, rel=1e-3))
-    joules = {name: each["value"] for name, each in measured["joules"].items()}
+    top = measured["levels"][-1]
+    assert (measured["unit"], top["seconds"]["output"]["value"]) == ("GPU", pytest.approx(300, rel=1e-3))
+    joules = {name: each["value"] for name, each in top["joules"].items()}
     assert joules == pytest.approx(
-        {"uncached": 4e4, "cached": 1e3, "output": 2e6, "requests": 0}, rel=1e-3, abs=1
+        {"uncached": 4e4, "cached": 1e3, "output": 2e6, "attention": 0, "requests": 0}, rel=1e-3, abs=1
     )

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from serving.meter import LedgerRow, Status
 from serving.usage import Prices, Usage
-from speedrunner.config.schema import MeasuredPrices, PricesConfig, Range, TokenCosts
+from speedrunner.config.schema import MeasuredLevel, MeasuredPrices, PricesConfig, Range, TokenCosts
 from speedrunner.plain.plain_yaml import write_yaml
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.episode_summary import summarize_episode
@@ -21,13 +22,14 @@ from tests.speedrunner.run_samples import trajectory
 
 
 def measured_list(folder: Path, **changes: object) -> Path:
-    """A file of prices of 0.2, 0.01 and 2 USD (and 4 for a million requests), at half and twice that at the
-    ends of all intervals."""
+    """A file of prices of 0.2, 0.01 and 2 USD (4 for a million requests, 0.5 for a million output tokens and
+    thousand of context) at 1 in flight, with half and twice that at the ends. At 8, output is 1."""
     seconds = TokenCosts(**{name: Range(usd * 3600, usd * 1800, usd * 7200) for name, usd in COSTS.items()})
     about: dict[str, Any] = {"model": "tiny-random", "hardware": "a processor", "engine": "no engine"}
-    about |= {"date": "2026-11-27", "unit": "CPU", "in_flight": 8, "usd_per_hour": 1.0}
-    about |= {"seconds": seconds, "contexts": [512, 2048]}
-    measured = MeasuredPrices(**{**about, "cached_to_uncached": Range(0.05, 0.04, 0.06), **changes})
+    about |= {"date": "2026-11-27", "unit": "CPU", "usd_per_hour": 1.0}
+    one = MeasuredLevel(1, [512, 2048], seconds, Range(0.05, 0.04, 0.06))
+    eight = replace(one, in_flight=8, seconds=replace(seconds, output=Range(3600, 3600, 3600)))
+    measured = MeasuredPrices(**{**about, "levels": [one, eight], **changes})
     file = folder / "measured-here.yaml"
     file.write_text(write_yaml(to_builtins(PricesConfig(measured=measured))))
     return file
@@ -36,7 +38,7 @@ def measured_list(folder: Path, **changes: object) -> Path:
 REQUESTS = count()
 """Numbers of the rows: no two of one ledger are the same request."""
 
-COSTS = {"uncached": 0.2, "cached": 0.01, "output": 2.0, "requests": 4.0}
+COSTS = {"uncached": 0.2, "cached": 0.01, "output": 2.0, "requests": 4.0, "attention": 0.5}
 
 LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
 BY_TOKEN = PriceBook("a list", {"m": LIST})

@@ -19,7 +19,15 @@ from speedrunner.config.schema import InvalidConfig, to_yaml
 from speedrunner.results.cost_text import cost_lines
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
-from speedrunner.results.pricing import CacheRule, PriceBook, price_book, price_caveats, price_list
+from speedrunner.results.pricing import (
+    CacheRule,
+    Load,
+    PriceBook,
+    engine_check,
+    price_book,
+    price_caveats,
+    price_list,
+)
 from speedrunner.results.writing import list_rows
 from speedrunner.store.records import Policy, PrefixChange
 from speedrunner.store.run_data import RunData, load
@@ -67,8 +75,8 @@ def test_a_measured_list_has_its_hardware_in_its_title_(
 ) -> None:
     data = write_run(tmp_path, tiny_model_config)
     book = price_book(data, str(measured_list(tmp_path)))
-    assert astuple(book.models["tiny-random"]) == pytest.approx((0.2, 0.01, 2.0, 4.0))
-    about = "measured-here (CPU seconds of tiny-random on a processor with no engine, 8 in flight, "
+    assert astuple(book.models["tiny-random"]) == pytest.approx((0.2, 0.01, 2.0, 4.0, 0.5))
+    about = "measured-here (CPU seconds of tiny-random on a processor with no engine, 1 in flight, "
     assert book.title.startswith(about)
     assert price_caveats(book, data.processes) == []
 
@@ -78,7 +86,7 @@ def test_a_measured_list_prices_each_request_besides_its_tokens(
 ) -> None:
     data = write_run(tmp_path, tiny_model_config)  # a request of one uncached and one output token
     costs = run_costs(data, price_book(data, str(measured_list(tmp_path))))
-    assert costs.total.usd == pytest.approx((0.2 + 2.0 + 4.0) / 1e6)
+    assert costs.total.usd == pytest.approx((0.2 + 2.0 + 4.0 + 0.5 * 1.5 / 1000) / 1e6)
     row = next(line for line in cost_lines(costs) if line.startswith("USD"))
     assert row.split() == ["USD", "0.000004", "0.000000", "0.000000", "0.000000", "0.000002", "0.000006"]
 
@@ -97,6 +105,41 @@ def test_a_list_that_was_measured_elsewhere_is_told(
     data = write_run(tmp_path, tiny_model_config)
     (caveat,) = price_caveats(price_book(data, str(measured_list(tmp_path, **changes))), data.processes)
     assert caveat.endswith(f"measured elsewhere (measured-here): played with {told}")
+
+
+def test_the_level_nearest_to_the_run_s_mean_in_flight_prices_it(
+    tiny_model_config: ModelConfig, tmp_path: Path
+) -> None:
+    data, file = write_run(tmp_path, tiny_model_config), str(measured_list(tmp_path))
+    assert price_book(data, file).load == Load(busy_s=1.0, in_flight=1.0, longest=1)
+    with RunDirectory.open_for_writing(data.path) as directory:
+        for number in range(30):  # three seconds, with ten requests in each
+            usage = Usage(3000 + number, 0, 1)
+            directory.append_request(row(5.0 + number % 3, usage, model=tiny_model_config.name))
+    data = load(data.path)
+    book = price_book(data, file)
+    assert (book.models["tiny-random"].output, book.load and book.load.longest) == (1.0, 3029)
+    (caveat,) = price_caveats(book, data.processes)
+    assert caveat.endswith("range of measured-here: prompts of up to 3029 tokens (measured up to 2048)")
+
+
+def test_engine_seconds_by_a_list_of_this_engine_are_compared_with_the_actual_ones(
+    tiny_model_config: ModelConfig, tmp_path: Path
+) -> None:
+    data = write_run(tmp_path, tiny_model_config)
+    book = price_book(data, str(measured_list(tmp_path)))
+    (line,) = engine_check(book, 0.001, data.processes)
+    assert "3.6 CPU seconds by the prices, 1.0 with a request in flight (mean in flight: 1.0)" in line
+    (tmp_path / "other").mkdir()
+    elsewhere = price_book(data, str(measured_list(tmp_path / "other", model="tiny-hybrid")))
+    assert engine_check(elsewhere, 0.001, data.processes) == []
+    assert engine_check(price_book(data, "zero"), 0.001, data.processes) == []
+
+
+def test_a_request_that_was_never_sent_costs_nothing() -> None:
+    prices = Prices(uncached=1.0, cached=0.1, output=10.0, requests=4.0, attention=0.5)
+    assert prices.cost(Usage()) == 0
+    assert prices.cost(Usage(2000, 0, 10)) == pytest.approx((2000 + 100 + 4 + 0.5 * 10 * 2.005) / 1e6)
 
 
 def test_a_run_that_was_played_at_a_measured_list_keeps_its_intervals(
