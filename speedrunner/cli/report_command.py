@@ -12,8 +12,9 @@ from speedrunner.cli.output import say, waiting_line
 from speedrunner.pages.figures import figures
 from speedrunner.pages.html_parts import show_cell
 from speedrunner.pages.plots import draw_files
-from speedrunner.pages.report_page import collect, describe, page
+from speedrunner.pages.report_page import collect, describe, page, summarize
 from speedrunner.plain.console import align_columns, count_of
+from speedrunner.results.analysis_plan import list_experiments
 from speedrunner.results.writing import table_files
 from speedrunner.store.files import StorageError, write_folder
 
@@ -47,7 +48,7 @@ def report(
         files = [*map(draw_files, made)]
         images = [content[f"figures/{figure.name}.svg"] for figure, content in zip(made, files, strict=True)]
         text = page(
-            ", ".join(folder.resolve().name for folder in folders),
+            ", ".join(list_experiments(collected.runs) or [folder.resolve().name for folder in folders]),
             collected,
             [*zip(made, images, strict=True)],
         )
@@ -58,9 +59,10 @@ def report(
     columns, rows = collected.overview
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
     say(*align_columns([columns, *shown], left=3), "")
+    say(*summarize(collected.conditions))
     first, *others = describe(collected)
     count = count_of(len(others), "note")
-    others = others if notes else [f"{count} on unfinished runs and the paper's numbers: --notes"]
+    others = others if notes else [f"{count} on unfinished runs and the paper's claims: --notes"]
     say(first, *collected.notes, *collected.caveats, *others)
     counts = f"report.html, {count_of(len(collected.tables), 'table')}, {count_of(len(made), 'figure')}"
     say(f"the report was written to {out}: {counts}")

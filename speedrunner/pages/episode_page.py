@@ -8,7 +8,16 @@ import msgspec
 
 from speedrunner.agents.reading import task_line
 from speedrunner.agents.texts import describe_failure, find_first_error, with_tools
-from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, html_table, link, page_part
+from speedrunner.pages.html_parts import (
+    TURNS,
+    UNKNOWN,
+    Context,
+    NotFound,
+    heading,
+    html_table,
+    link,
+    page_part,
+)
 from speedrunner.pages.playback import (
     CREDITS,
     DRAWN,
@@ -37,8 +46,10 @@ def episodes_page(run: RunData) -> Context:
         rows.append(
             [
                 link(f"./{row.episode}/1.html", row.episode),
-                row.termination.value.replace("_", " "),
                 row.score,
+                UNKNOWN if row.success is None else "success" if row.success else "failure",
+                row.termination.value.replace("_", " "),
+                row.phase,
                 *(row.llm_calls, row.actions, row.invalid_calls, row.repeated_calls),
                 *(usage.uncached, usage.cached, usage.completion),
                 link(f"library/{row.policy:04d}.html", row.policy),
@@ -47,10 +58,24 @@ def episodes_page(run: RunData) -> Context:
             ]
         )
     columns = (
-        *("episode", "termination", "score", "LLM calls", "actions", "invalid", "repeated", "uncached"),
+        *(
+            "episode",
+            "score",
+            "result",
+            "end",
+            "phase",
+            "LLM calls",
+            "actions",
+            "invalid",
+            "repeated",
+            "uncached",
+        ),
         *("cached", "output tokens", "library", "task", "skills that ran"),
     )
-    return {**heading(run), "table": html_table(columns, rows, label="Episodes"), "count": len(rows)}
+    table = html_table(columns, rows, label="Episodes", kind="sortable")
+    values = zip(*(row[2:5] for row in rows), strict=True) if rows else [(), (), ()]
+    names = dict(zip(("results", "ends", "phases"), (sorted({*own}) for own in values), strict=True))
+    return {**heading(run), "table": table, "count": len(rows), **names}
 
 
 def find_episode(run: RunData, key: str) -> Trajectory:

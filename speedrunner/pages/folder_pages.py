@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from speedrunner.config.schema import differences
-from speedrunner.pages.html_parts import Context, badge, element, heading, html_table, link
+from speedrunner.pages.html_parts import (
+    UNKNOWN,
+    Context,
+    Share,
+    badge,
+    count_decimals,
+    element,
+    heading,
+    html_table,
+    link,
+)
 from speedrunner.pages.plots import Panel, Series, show_panel
 from speedrunner.results.conditions import REACT, Condition, group_runs
 from speedrunner.results.frames import frame_episodes
-from speedrunner.results.inference import Estimate
-from speedrunner.results.means import MEASURES, Spread, average_tests
+from speedrunner.results.means import MEASURES, average_tests
 from speedrunner.results.pairing import (
     CannotCompare,
     TaskDifference,
@@ -28,6 +37,7 @@ from speedrunner.results.pairing import (
 from speedrunner.results.run_result import RunResult, frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
+from speedrunner.store.process_notes import has_caveat
 from speedrunner.store.run_data import load
 
 METRICS = {
@@ -41,9 +51,6 @@ CURVES = {"score": "score", "output tokens": "output", "cached share": "cached_s
 CONDITION = "condition-"
 """Begins the name of a condition in addresses."""
 
-SIDES = ("first", "second")
-"""Headings of the two sides, whose names are in the page's title."""
-
 TASKS = 30
 """Tasks that differ most which are shown."""
 
@@ -52,6 +59,7 @@ def runs_page(runs: Mapping[str, Path]) -> Context:
     """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
     top = os.path.commonpath([path.resolve().parent for path in runs.values()]) if runs else ""
     rows: list[list[Any]] = []
+    notes = set[str]()
     for slug, path in runs.items():
         name = link(f"runs/{slug}/index.html", os.path.relpath(path.resolve(), top))
         try:
@@ -60,9 +68,10 @@ def runs_page(runs: Mapping[str, Path]) -> Context:
             head = heading(run)
         except DAMAGED as error:
             problem = element("p", "problem", damage(path, error))
-            rows.append([name, badge("bad", "damaged") + problem, *[None] * 6])
+            rows.append([name, None, None, None, badge("bad", "damaged") + problem, None, None, None])
             continue
-        last = next((point for point in reversed(points) if point["complete"]), {})
+        notes.update(head["caveats"])
+        last: dict[str, Any] = next((point for point in reversed(points) if point["complete"]), {})
         unfinished = [
             f"{point['episodes']}/{point['planned']} at {point['checkpoint']}"
             for point in points
@@ -71,15 +80,16 @@ def runs_page(runs: Mapping[str, Path]) -> Context:
         rows.append(
             [
                 name,
+                *(last.get(name) for name in ("score", "output", "checkpoint")),
                 badge(head["status"]["kind"], head["status"]["text"]),
                 head["condition_name"],
                 len(run.rows),
                 ", ".join(unfinished) or None,
-                *(last.get(name) for name in ("checkpoint", "score", "output")),
             ]
         )
-    columns = ("run", "status", "condition", "episodes", "evaluating", "rollouts", "score", "output tokens")
-    return {"table": html_table(columns, rows, label="Runs", kind="runs"), "count": len(runs)}
+    columns = ("run", "score", "output tokens", "rollouts", "status", "condition", "episodes", "evaluating")
+    table = html_table(columns, rows, label="Runs", kind="runs sortable")
+    return {"table": table, "count": len(runs), "caveats": sorted(notes)}
 
 
 class Comparable:
@@ -120,16 +130,26 @@ def conditions_page(compared: Comparable) -> Context:
         finished = [condition for condition in conditions if condition[1].points]
         react = [each for each in finished if each[1].identity.treatment.method == REACT.method]
         first = next(iter(react or finished), None)
-        columns = ("condition", "last checkpoint", *CURVES, "runs", "compare")
-        rows = [_condition_row(slug, side, first) for slug, side in conditions if side.points]
+        columns = ("condition", *CURVES, "last checkpoint", "runs", "compare")
+        rows = [_condition_row(slug, side, first) for slug, side in finished]
         places.append(
             {
                 "env": env,
                 "table": html_table(columns, rows, label=f"Conditions of {env}"),
-                "curves": _draw((side for _, side in finished), Condition.spread),
+                "curves": _draw([side for _, side in finished]),
             }
         )
-    return {"places": places, "problems": compared.problems, "notes": compared.notes}
+    sides = list(compared.conditions.values())
+    return {"places": places, "problems": compared.problems, "notes": compared.notes, **_caution(sides)}
+
+
+def _caution(sides: Sequence[Condition]) -> Context:
+    """Return the caveats of the conditions of a page, and whether it is grey for a model with one."""
+    runs = [run for side in sides for run in side.runs.values()]
+    return {
+        "caveats": sorted({line for run in runs for line in run.caveats}),
+        "is_grey": any(has_caveat(run.processes) for run in runs),
+    }
 
 
 def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | None) -> list[Any]:
@@ -142,11 +162,13 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
             compared = link(f"compare/{first[0]}/{slug}.html", name)
         except CannotCompare as error:
             compared = Markup("not {}: {}").format(name, str(error))
-    spreads = map(side.spread, CURVES.values())
+    spreads = {column: side.spread(column).get(last) for column in CURVES.values()}
+    means = [None if spread is None else spread.mean for spread in spreads.values()]
     return [
         side.title,
+        *means[:-1],
+        None if means[-1] is None else Share(means[-1]),
         last,
-        *(spread[last].mean if last in spread else None for spread in spreads),
         Markup(" ").join(
             link(f"runs/{run.name}/index.html", f"seed {run.seed}") for run in side.runs.values()
         ),
@@ -163,21 +185,27 @@ def comparison_page(compared: Comparable, first: str, second: str, root: str) ->
     """
     one, other = compared.find(first), compared.find(second)
     point, pairs = _check_pair(one, other)
-    columns = ("mean per test episode", *SIDES, "difference", "low", "high", "pairs")
+    names = [side.names[1] for side in (one, other)]
+    if names[0] == names[1]:
+        names = [one.title, other.title]
+    columns = ("mean per test episode", *names, "difference", "95% interval", "pairs")
     rows = [[metric, *_difference_row(one, other, point, column)] for metric, column in METRICS.items()]
     tasks = list_task_differences(one, other, point)
+    differing = [task for task in tasks if task.difference] or tasks
     lines = [line for own, their in pairs for line in _config_lines(own, their)]
     return {
         "titles": [one.title, other.title],
+        "names": names,
         "point": point,
-        "differences": html_table(columns, rows, label="Paired differences"),
-        "curves": _draw(
-            (one, other), lambda side, column: {at: side.estimate(at, column) for at in side.points}
-        ),
-        "tasks": _task_table(tasks[:TASKS], root),
-        "omitted": max(len(tasks) - TASKS, 0),
+        "differences": html_table(columns, rows, label="Paired differences", kind="differences"),
+        "curves": _draw((one, other)),
+        "tasks": _task_table(differing[:TASKS], names, compared, root),
+        "differing": sum(task.difference != 0 for task in tasks),
+        "count": len(tasks),
+        "shown": min(len(differing), TASKS),
         "paired": [(own.name, their.name) for own, their in pairs],
         "config": list(dict.fromkeys(lines)),
+        **_caution((one, other)),
     }
 
 
@@ -194,49 +222,58 @@ def _check_pair(one: Condition, other: Condition) -> tuple[int, list[tuple[RunRe
     return common[-1], pairs
 
 
-def _draw(
-    sides: Iterable[Condition], values: Callable[[Condition, str], Mapping[int, Spread | Estimate | None]]
-) -> dict[str, Markup]:
-    """Return the curves of sides, by metric."""
-    shown, curves = [*sides], {}
+def _draw(sides: Sequence[Condition]) -> dict[str, Markup]:
+    """Return the curves of conditions, by metric."""
+    curves = {}
     for metric, column in CURVES.items():
-        series = []
-        for side in shown:
-            means = side.spread(column) if metric == "cached share" else values(side, column)
-            known = {x: value for x, value in means.items() if value}
-            series.append(Series(side.title, [*known], [*known.values()]))
+        spreads = {side.title: (side.spread(column), side.identity.treatment) for side in sides}
+        series = [
+            Series(title, [*own], [*own.values()], treatment) for title, (own, treatment) in spreads.items()
+        ]
         curves[metric] = show_panel(
             Panel("", "training rollouts", "", series), f"{metric} over training rollouts"
         )
     return curves
 
 
-def _difference_row(one: Condition, other: Condition, point: int, column: str) -> list[float | None]:
+def _difference_row(one: Condition, other: Condition, point: int, column: str) -> list[Any]:
     """Return the means of both sides, their difference, its interval, and the number of pairs."""
     difference = estimate_difference(one, other, point, column)
     means = (side.estimate(point, column) for side in (one, other))
     known = [None if mean is None else mean.mean for mean in means]
     if difference is None:
-        return [*known, None, None, None, 0]
-    return [*known, difference.mean, difference.low, difference.high, difference.count]
+        return [*known, None, None, 0]
+    decimals = count_decimals([difference.mean])
+    cells = [f"{value:,.{decimals}f}" for value in (*known, difference.mean) if value is not None]
+    ends = difference.ends
+    return [
+        *cells,
+        UNKNOWN if ends is None else " to ".join(f"{end:,.{decimals}f}" for end in ends),
+        difference.count,
+    ]
 
 
-def _task_table(tasks: Iterable[TaskDifference], root: str) -> Markup:
+def _task_table(
+    tasks: Iterable[TaskDifference], names: Sequence[str], compared: Comparable, root: str
+) -> Markup:
     """Return the tasks that differ most, with the episodes of both sides."""
     rows = [
         [
             f"{task.task.name} {task.task.index}",
-            *(*task.scores, task.difference, *task.outputs),
+            *(*task.scores, *task.outputs),
             *(
-                Markup(" ").join(link(f"{root}runs/{run}/{key}/1.html", key) for run, key in episodes)
+                Markup(", ").join(
+                    link(f"{root}runs/{run}/{key}/1.html", f"seed {compared.runs[run].seed}")
+                    for run, key in episodes
+                )
                 for episodes in task.episodes
             ),
         ]
         for task in tasks
     ]
     columns = [
-        *("task", *(f"score: {side}" for side in SIDES), "difference"),
-        *(f"{what}: {side}" for what in ("output", "episode") for side in SIDES),
+        "task",
+        *(f"{what}: {name}" for what in ("score", "output tokens", "episode") for name in names),
     ]
     return html_table(columns, rows, label="Tasks that differ most")
 

@@ -6,9 +6,10 @@ All parts of HTML escape every text and remove control characters.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
+from math import floor, inf, log10
 from typing import Any
 
 import jinja2
@@ -71,18 +72,38 @@ def badge(kind: str, text: str) -> Markup:
     return element("span", f"badge {kind}", text)
 
 
-def show_number(value: float | None, column: str = "") -> str:
-    """Return a number with four digits, commas between thousands, and `$` if the column is of USD."""
+class Share(float):
+    """A share of a whole, which pages show in percent."""
+
+
+def count_decimals(values: Iterable[float], column: str = "") -> int:
+    """Return the decimals that show the largest value with four digits, at most three if it is not in USD."""
+    largest = max(map(abs, values), default=0.0)
+    if "usd" not in column.lower() and not 0 < largest < 0.1:
+        largest = max(largest, 1.0)
+    return max(3 - floor(log10(largest)), 0) if 0 < largest < inf else 0
+
+
+def show_number(value: float | None, column: str = "", decimals: int | None = None) -> str:
+    """Return a number with commas between thousands, and `$` if the column is of USD; a `Share` in percent.
+
+    Args:
+        decimals: `None`: those of `count_decimals`, so four digits.
+    """
     if value is None:
         return UNKNOWN
-    dollar = "$" if "usd" in column.lower() else ""
-    return f"{dollar}{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{dollar}{value:.4g}"
+    if isinstance(value, Share):
+        return f"{value:.0%}"
+    if decimals is None:
+        decimals = count_decimals([value], column)
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.{decimals}f}"
+    return f"${text}" if "usd" in column.lower() else text
 
 
-def show_cell(cell: Any, column: str = "") -> str:
+def show_cell(cell: Any, column: str = "", decimals: int | None = None) -> str:
     """Return a cell as text; markup stays."""
     if cell is None or isinstance(cell, int | float):
-        return show_number(cell, column)
+        return show_number(cell, column, decimals)
     return cell if isinstance(cell, Markup) else visible(str(cell))
 
 
@@ -90,20 +111,21 @@ def html_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, label: str, kind: str = ""
 ) -> Markup:
     """Return a table for a page, which scrolls if it is wider than its place. Columns of numbers are aligned
-    to the right.
+    to the right, and have equal decimals.
 
     Args:
         rows: cells: texts, numbers, `Markup`, or `None` if unknown.
         label: what the table shows, for screen readers.
         kind: classes of the table in the stylesheet.
     """
-    kinds = []
-    for place in range(len(columns)):
+    kinds, decimals = [], []
+    for place, column in enumerate(columns):
         known = [row[place] for row in rows if row[place] is not None]
         is_number = bool(known) and all(isinstance(cell, int | float) for cell in known)
         kinds.append("number" if is_number else "text")
+        decimals.append(count_decimals(known, column) if is_number else None)
     heads = zip(kinds, (column.replace("_", " ") for column in columns), strict=True)
-    shown = (zip(kinds, map(show_cell, row, columns), strict=True) for row in rows)
+    shown = (zip(kinds, map(show_cell, row, columns, decimals), strict=True) for row in rows)
     macros: Any = templates().get_template("parts.jinja").module
     return Markup(macros.table(label, kind, heads, shown))
 
@@ -145,13 +167,17 @@ def page_part(items: Sequence[Any], page: int, size: int) -> Context:
 
 def heading(run: RunData) -> Context:
     """Return the heading of all pages of a run."""
+    treatment = None
     try:
-        named = ", ".join([*identify_condition(run.settings).names, f"seed {run.settings.run.seed}"])
+        condition = identify_condition(run.settings)
+        treatment = condition.treatment
+        named = ", ".join([*condition.names, f"seed {run.settings.run.seed}"])
     except InvalidConfig as error:
         named = str(error)
     return {
         "name": run.path.name,
         "condition_name": named,
+        "treatment": treatment,
         "status": _status(run),
         "caveats": caveats([run]),
     }
@@ -176,6 +202,12 @@ def _status(run: RunData) -> Context:
     if not run.rows:
         return {"kind": "warn", "text": "not started", "note": "no finished episode, no process"}
     return {"kind": "warn", "text": "stopped", "note": "unfinished, no process"}
+
+
+def count_terminations(terminations: Iterable[str]) -> str:
+    """Return the numbers of episodes by termination as text, the most frequent first."""
+    counts = Counter(terminations).most_common()
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts) or "none yet"
 
 
 def turn_link(turn: int) -> str:

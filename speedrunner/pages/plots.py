@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
 import matplotlib
 import msgspec
@@ -84,7 +85,7 @@ OTHER_LOOKS = (
     Look("#8a2f2a", _LONG, "^"),
     Look("#6b5b00", _LONG_DOT, "D"),
 )
-"""The looks of other names, in the order in which a figure has them."""
+"""The looks of other treatments."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -92,7 +93,7 @@ class Series(msgspec.Struct, frozen=True):
 
     Attributes:
         name: empty for a curve that is alone.
-        treatment: has a look; `None`: the next one of `OTHER_LOOKS`.
+        treatment: has a look; others have one of `OTHER_LOOKS`, chosen by their name.
         x: ascending.
         values: the mean at each `x`, with the ends of its interval.
     """
@@ -180,10 +181,18 @@ def show_svg(content: bytes, title: str) -> Markup:
 
 
 def choose_looks(series: Iterable[Series]) -> dict[str, Look]:
-    """Return the look of each name in a figure."""
-    others = iter(OTHER_LOOKS * 99)
-    treatments = {one.name: one.treatment for one in series}
-    return {name: LOOKS.get(treatment) or next(others) for name, treatment in treatments.items()}
+    """Return the look of each name in a figure: its treatment's, the same in all figures, unless another name
+    of the figure has its color."""
+    looks: dict[str, Look] = {}
+    for one in series:
+        first = crc32(str(one.treatment).encode()) % len(OTHER_LOOKS)
+        usual = (*OTHER_LOOKS[first:], *OTHER_LOOKS[:first])
+        if one.treatment in LOOKS:
+            usual = (LOOKS[one.treatment], *usual)
+        taken = {look.color for look in looks.values()}
+        if one.name not in looks:
+            looks[one.name] = next((look for look in usual if look.color not in taken), usual[0])
+    return looks
 
 
 def _file_content(canvas: Canvas, kind: Literal["svg", "pdf"]) -> bytes:
@@ -241,6 +250,7 @@ def _plot_points(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
         axes.errorbar(
             series.x, series.y, yerr=series.deviations, color=look.color,
             marker=look.marker, linestyle="none", ecolor=SOFT, elinewidth=0.6, label=series.name,
+            clip_on=False,
         )  # fmt: skip
     axes.locator_params(nbins=4)
-    axes.set(xlim=(0, None), ylim=(min(axes.dataLim.y0, 0.0), None))
+    axes.set(xlim=(0, None), ylim=(min(axes.dataLim.y0, 0.0), 1.05 * axes.dataLim.y1 or 1.0))

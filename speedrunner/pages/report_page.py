@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,8 +12,15 @@ from typing import Any
 import msgspec
 from markupsafe import Markup
 
-from speedrunner.config.compose import group_choices
-from speedrunner.pages.html_parts import html_table, show_cell, show_number, stylesheet, templates
+from speedrunner.pages.html_parts import (
+    count_decimals,
+    count_terminations,
+    html_table,
+    show_cell,
+    show_number,
+    stylesheet,
+    templates,
+)
 from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status, count_of
 from speedrunner.results.analysis_plan import compare_plans
@@ -28,11 +34,11 @@ from speedrunner.results.claims import (
     judge_claims,
     list_claims,
 )
-from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.conditions import OURS, REACT, Condition, group_runs
 from speedrunner.results.cost_text import REPEATS_NOTE
 from speedrunner.results.means import Spread
-from speedrunner.results.pairing import note_limits, note_refusals
-from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
+from speedrunner.results.pairing import estimate_difference, note_limits, note_refusals
+from speedrunner.results.paper import compare_with_paper, list_published, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
 from speedrunner.results.tables import make_tables
@@ -41,7 +47,7 @@ from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.episode_summary import MANY_REPEATS
 from speedrunner.store.files import StorageError
-from speedrunner.store.process_notes import process_lines
+from speedrunner.store.process_notes import has_caveat, process_lines
 
 REPEATED = "calls repeated"
 """A column of `list_conditions`."""
@@ -65,7 +71,6 @@ class Collected:
         runs: in the order of their folders.
         conditions: the same runs, grouped.
         overview: columns and rows of `list_conditions`.
-        compared: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
         notes: runs that are left out because another one has their condition and seed, other limits, what
@@ -77,7 +82,6 @@ class Collected:
     runs: list[RunResult]
     conditions: list[Condition]
     overview: tuple[list[str], list[list[Any]]]
-    compared: list[PaperComparison]
     judged: list[JudgedClaim]
     tables: list[Table]
     notes: list[str]
@@ -103,8 +107,8 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         raise StorageError("; ".join(problems))
     conditions, notes = group_runs(runs)
     names = ", ".join(dict.fromkeys(run.book.title for run in runs))
-    options = _options(Path(runs[0].path).parent)
-    rows = compare_with_paper(list_published(), conditions, options)
+    folder = shlex.quote(f"--dir={Path(runs[0].path).parent}")
+    rows = compare_with_paper(list_published(), conditions, f" {folder}")
     status("judging the paper's claims")
     judged = judge_claims(list_claims(), conditions)
     made = [
@@ -122,7 +126,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         runs=runs,
         conditions=conditions,
         overview=overview,
-        compared=rows,
         judged=judged,
         tables=made,
         notes=[
@@ -134,13 +137,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         caveats=sorted(caveats),
         problems=problems,
     )
-
-
-def _options(folder: Path) -> str:
-    """Return the options with which `speedrunner sweep` adds runs to a folder. A folder with the name of a
-    scale has runs of that scale."""
-    scale, place = folder.resolve().name, shlex.quote(f"--dir={folder}")
-    return f" scale={scale} {place}" if scale in group_choices("scale") else f" {place}"
 
 
 def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:
@@ -169,8 +165,7 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
 
 
 def describe(collected: Collected) -> list[str]:
-    """Return lines about the runs, and about missing ones."""
-    rows = collected.compared
+    """Return lines about the runs, the first with their number."""
     runs, conditions = len(collected.runs), len(collected.conditions)
     lines = [f"{count_of(runs, 'run')} of {count_of(conditions, 'condition')}"]
     for run in collected.runs:
@@ -183,15 +178,28 @@ def describe(collected: Collected) -> list[str]:
         if (shown := show_break_even(each))
     ]
     lines.append(f"claims of the paper: {count_verdicts(collected.judged)} (tables/claims.csv)")
-    missing: dict[str, int] = {}
-    for row in rows:
-        if row.missing:
-            missing[row.missing] = missing.get(row.missing, 0) + 1
-    if missing:
-        lines.append(
-            f"{sum(missing.values())} of {len(rows)} cells of the paper's tables are missing or incomplete:"
-        )
-        lines += [f"  {count:4}  {command}" for command, count in missing.items()]
+    return lines
+
+
+def summarize(conditions: Sequence[Condition]) -> list[str]:
+    """Return a sentence for each environment and model: what SpeedRunner, or else the first other method,
+    changes compared with ReAct at their last common checkpoint. Without ReAct there is none."""
+    lines = []
+    for react in (each for each in conditions if each.identity.treatment == REACT):
+        others = [each for each in conditions if each != react and each.names[::2] == react.names[::2]]
+        others.sort(key=lambda each: each.identity.treatment != OURS)
+        common = [point for other in others[:1] for point in other.points if point in react.points]
+        if not common:
+            continue
+        before, after = (side.estimate(common[-1], "output") for side in (react, others[0]))
+        change = estimate_difference(react, others[0], common[-1], "score")
+        if before is None or after is None or change is None or not before.mean:
+            continue
+        share = after.mean / before.mean - 1
+        around = "" if change.ends is None else " [{:+.2f} to {:+.2f}]".format(*change.ends)
+        env, method, model = others[0].names
+        tokens = f"{abs(share):.0%} {'fewer' if share < 0 else 'more'} output tokens than ReAct"
+        lines.append(f"{env}, {model}: {method} takes {tokens}, score {change.mean:+.2f}{around}")
     return lines
 
 
@@ -203,15 +211,8 @@ def count_contents(conditions: Sequence[Condition]) -> dict[str, str]:
     if starts := [run.started for run in runs if run.started is not None]:
         dates = (f"{datetime.fromtimestamp(start):%Y-%m-%d}" for start in (min(starts), max(starts)))
         counts["Started"] = " to ".join(dict.fromkeys(dates))
-    counts["Terminations"] = show_terminations(runs)
+    counts["Terminations"] = count_terminations(each for run in runs for each in run.episodes["termination"])
     return counts
-
-
-def show_terminations(runs: Iterable[RunResult]) -> str:
-    """Return the numbers of the runs' episodes by termination as text, the most frequent first."""
-    counts = Counter(termination for run in runs for termination in run.episodes["termination"])
-    texts = [f"{termination.replace('_', ' ')} {count:,}" for termination, count in counts.most_common()]
-    return ", ".join(texts) or "none yet"
 
 
 def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[list[Any]]]:
@@ -258,7 +259,8 @@ def show_break_even(condition: Condition) -> str | None:
 def _show_spread(spread: Spread | None, column: str) -> str | None:
     if spread is None:
         return None
-    deviation = "" if spread.sd is None else f" ± {show_number(spread.sd, column)}"
+    decimals = count_decimals([spread.mean], column)
+    deviation = "" if spread.sd is None else f" ± {spread.sd:,.{decimals}f}"
     return show_number(spread.mean, column) + deviation
 
 
@@ -291,10 +293,12 @@ def page(title: str, collected: Collected, figures: Sequence[tuple[ReportFigure,
             counts=count_contents(collected.conditions),
             conditions=html_table(*collected.overview, label="All conditions"),
             figures=[(figure, show_svg(svg, figure.title)) for figure, svg in figures],
+            sentences=summarize(collected.conditions),
             verdicts={
                 verdict: [claim for claim in judged if claim.verdict == verdict] for verdict in VERDICTS
             },
             badges=VERDICTS,
+            caveat=lambda claim: _caveat(claim, runs),
             interval=_interval,
             sections=[section for section in sections if section[2]],
             rows=ROWS,
@@ -302,7 +306,8 @@ def page(title: str, collected: Collected, figures: Sequence[tuple[ReportFigure,
             runs=runs,
             run_table=_run_table(runs),
             changes=[f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
-            caveats=[*collected.caveats, *collected.notes],
+            caveats=collected.caveats,
+            notes=collected.notes,
             problems=collected.problems,
             style=Markup(stylesheet()),
         )
@@ -315,6 +320,12 @@ def _keep_measured(table: Table) -> Table:
         return table
     ours = table.columns.index("ours")
     return msgspec.structs.replace(table, rows=[row for row in table.rows if row[ours] is not None])
+
+
+def _caveat(judged: JudgedClaim, runs: Iterable[RunResult]) -> str:
+    """Return the caveats of the models of a claim; empty without any."""
+    own = (run for run in runs if str(run.condition.model) in judged.model and has_caveat(run.processes))
+    return "; ".join(dict.fromkeys(line for run in own for line in run.caveats))
 
 
 def _interval(judged: JudgedClaim) -> str:
@@ -344,7 +355,7 @@ def _run_table(runs: Sequence[RunResult]) -> Markup:
             "not yet" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
             ", ".join(map(str, run.points)),
             ", ".join(map(str, run.unfinished)),
-            show_terminations([run]),
+            count_terminations(run.episodes["termination"]),
         )
         for run in runs
     ]

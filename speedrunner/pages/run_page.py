@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,18 @@ import pandas
 from markupsafe import Markup
 
 from speedrunner.agents.reading import summarize_sleep
-from speedrunner.pages.html_parts import Context, element, fold, heading, html_table, link, show_cell
+from speedrunner.config.condition import Treatment
+from speedrunner.pages.html_parts import (
+    Context,
+    Share,
+    count_terminations,
+    element,
+    fold,
+    heading,
+    html_table,
+    link,
+    show_cell,
+)
 from speedrunner.pages.plots import Panel, Series, show_panel
 from speedrunner.plain.plain_records import read_table
 from speedrunner.results.frames import frame_episodes, frame_sleeps
@@ -35,13 +45,18 @@ CURVES = {
 """Measures per test episode, which have a tile and a curve: column of a checkpoint by title. Without prices
 there is no curve of USD."""
 
-ESTIMATED = ("score", "output")
-"""Measures of single episodes, whose means have an interval."""
+INTERVALS = {"score": estimate_score, "output": estimate_mean}
+"""Measures of single episodes, with the functions that estimate their means."""
 
 COLUMNS = {
     row["heading"]: row["column"] for row in read_table(Path(__file__).with_name("checkpoint_columns.csv"))
 }
 """Columns of the table of checkpoints by their headings; a column without a value is left out."""
+
+COUNTED = ("checkpoint", "policy", "episodes", "planned")
+"""Columns that an unfinished evaluation has, too."""
+
+SHARES = ("limited", "thought_cut", "cached_share")
 
 UNUSUAL = ("unscored", "thought_cut", "silent")
 """Columns that are also left out if all values are 0."""
@@ -58,21 +73,31 @@ def run_page(run: RunData) -> Context:
         problem = f"Costs are unknown: {damage(run.path, error)}" if run.rows else ""
         episodes, sleeps = frame_episodes(run.rows), frame_sleeps(run, None)
         frame = average_tests(episodes, run.settings.run.test_episodes)
-    points = list_rows(frame)
+    rows = [_show_row(row) for row in list_rows(frame)]
+    points = [row for row in rows if row["complete"]]
+    head = heading(run)
     return {
-        **heading(run),
+        **head,
         "tiles": _list_tiles(points),
-        "curves": _draw_measures(points, episodes),
+        "curves": _draw_measures(head["treatment"], points, episodes),
         "confidence": f"{CONFIDENCE:.0%}",
         "points": points,
-        "checkpoints": _checkpoint_table(points),
+        "checkpoints": _checkpoint_table(rows) if rows else Markup(),
         "prices": prices,
         "problem": problem,
         "sleeps": _sleep_table(run, {row["sleep"]: row for row in list_rows(sleeps)}),
-        "terminations": _termination_table(run),
+        "terminations": count_terminations(row.termination.value for row in run.rows),
         "processes": run.processes,
         "config": run.config_text,
     }
+
+
+def _show_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint with its shares in percent; an unfinished one without means."""
+    if not row["complete"]:
+        counts = {"episodes": f"{row['episodes']}/{row['planned']}", "complete": False}
+        return dict.fromkeys(row) | {name: row[name] for name in COUNTED} | counts
+    return row | {name: Share(row[name]) for name in SHARES if row[name] is not None}
 
 
 def _list_tiles(points: Sequence[Row]) -> list[tuple[str, str, str]]:
@@ -92,7 +117,9 @@ def _list_tiles(points: Sequence[Row]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[str, Markup]:
+def _draw_measures(
+    treatment: Treatment | None, points: Sequence[Row], episodes: pandas.DataFrame
+) -> dict[str, Markup]:
     """Return the drawings of `CURVES` that have a value, by title."""
     scored = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
     drawn = {}
@@ -100,15 +127,17 @@ def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[st
         values = {
             row["checkpoint"]: Spread(row[column], None, 1) for row in points if row.get(column) is not None
         }
-        interval = estimate_score if column == "score" else estimate_mean
-        if column in ESTIMATED:
+        if column in INTERVALS:
             values |= {
                 point: estimate
                 for point in values
-                if (estimate := interval({0: scored[scored["checkpoint"] == point][column].dropna()}))
+                if (
+                    estimate := INTERVALS[column]({0: scored[scored["checkpoint"] == point][column].dropna()})
+                )
             }
         if column != "cost_usd" or any(value.mean for value in values.values()):
-            panel = Panel("", "training rollouts", "", [Series("", [*values], [*values.values()])])
+            series = Series("", [*values], [*values.values()], treatment)
+            panel = Panel("", "training rollouts", "", [series])
             drawn[title] = show_panel(panel, f"{title} over training rollouts")
     return drawn
 
@@ -147,15 +176,3 @@ def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
         *("sleep", "rollouts", "accepted edits", "refused", "output tokens", "USD", "library", "summary"),
     )
     return html_table(columns, rows, label="Sleeps", kind="sleeps") if rows else Markup()
-
-
-def _termination_table(run: RunData) -> Markup:
-    """Return how many episodes ended by which reason; empty without episodes."""
-    counts = Counter((row.termination.value, row.phase) for row in run.rows)
-    totals = Counter(row.termination.value for row in run.rows)
-    rows = [
-        [name.replace("_", " "), counts[name, "train"], counts[name, "test"]]
-        for name, _ in totals.most_common()
-    ]
-    columns = ("termination", "training", "test")
-    return html_table(columns, rows, label="Terminations") if rows else Markup()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -94,6 +95,15 @@ def _read(file: Path) -> dict[str, AnalysisPlan]:
         raise InvalidConfig(
             f"{file} is not a plan as sweeps write it now: restore it, or move it away"
         ) from error
+
+
+def list_experiments(runs: Iterable[RunResult]) -> list[str]:
+    """Return the names of the experiments that have planned runs in the folders of these runs."""
+    names: dict[str, None] = {}
+    for folder in dict.fromkeys(Path(run.path).parent for run in runs):
+        with suppress(StorageError, InvalidConfig):  # `compare_plans` says so
+            names |= dict.fromkeys(Path(name).stem for name in _read(folder / PLAN))
+    return list(names)
 
 
 def compare_plans(runs: Iterable[RunResult], judged: Sequence[JudgedClaim], prices: str | None) -> list[str]:

@@ -56,6 +56,11 @@ def caveats(runs: Iterable[RunData]) -> list[str]:
     return sorted(lines)
 
 
+def has_caveat(processes: Iterable[Process]) -> bool:
+    """Return whether the results of a run say nothing about other models, by the caveat of a model config."""
+    return any(process.actor.caveat or process.inducer.caveat for process in processes)
+
+
 def _silencing_setting(model_config: ModelConfig, role: str) -> str:
     """Return the setting that keeps a role from reasoning; "" without one."""
     own, flags = model_config.role(role), model_config.server.flags

@@ -68,6 +68,7 @@ def test_each_step_shows_the_world_the_call_stack_and_the_line(
     picture = page.locator("#playback .world img")
     picture.wait_for()
     start = picture.get_attribute("src")
+    assert page.locator(".stack code").all_inner_texts() == ["spin()", "turn_left()"]  # the first step
     page.get_by_role("button", name="Next step").click()
     is_at(page, 1)
     assert picture.get_attribute("src") != start

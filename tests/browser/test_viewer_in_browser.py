@@ -15,8 +15,6 @@ pytestmark = pytest.mark.slow
 
 TURNS = 120
 
-"""Pixels of the width of a sheet of A4 or Letter paper, turned, without its margins."""
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -92,6 +90,21 @@ def test_skills_are_sorted_by_a_click_and_unknown_values_come_last(written: str,
         score.get_by_role("button").click()
         assert score.get_attribute("aria-sort") == order
         assert page.evaluate(names)[-1] == "_step"
+
+
+def test_episodes_are_filtered_and_sorted(written: str, pages: Pages) -> None:
+    page = pages.open(urljoin(written, "runs/learnt/episodes.html"))
+    page.get_by_label("Result").select_option("failure")
+    page.get_by_label("Phase").select_option("test")
+    shown = page.locator("tbody tr:not([hidden])")
+    assert page.locator(".filters output").inner_text() == f"{shown.count()} shown"
+    assert 0 < shown.count() < page.locator("tbody tr").count()
+    cells = shown.locator("td:nth-child(3)").all_inner_texts()
+    assert {*cells} == {"failure"}
+    page.get_by_label("Result").select_option("")
+    page.get_by_role("columnheader", name="score").get_by_role("button").click()
+    scores = [*map(float, shown.locator("td:nth-child(2)").all_inner_texts())]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_a_change_of_a_skill_leads_to_the_difference(written: str, pages: Pages) -> None:

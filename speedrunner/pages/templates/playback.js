@@ -18,7 +18,7 @@ function goToStep(position) {
   const now = data.positions[at];
   showWorld(now);
   const where = player.querySelector(".where");
-  where.replaceChildren(at ? `Step ${at} of ${last}, in ` : "The start: press Play, move the slider, or go to ");
+  where.replaceChildren(at ? `Step ${at} of ${last}, in ` : "The start. The first step is below, in ");
   const link = document.createElement("a");
   link.href = `#turn-${now.turn}`;
   link.textContent = `turn ${now.turn}`;
@@ -46,8 +46,9 @@ function showWorld(now) {
 
 function showStack(now) {
   const frames = [];
+  if (!at) now = data.positions[Math.min(1, last)]; // before it plays, the first step is shown
   for (let frame = data.frames[now.frame]; frame; frame = data.frames[frame.up]) frames.unshift(frame);
-  const calls = at ? [...frames, { call: now.call, line: now.line, failed: now.failed }] : [];
+  const calls = [...frames, { call: now.call, line: now.line, failed: now.failed }];
   const items = calls.map((call, depth) => {
     const item = document.createElement("li");
     const code = document.createElement("code");
@@ -67,7 +68,7 @@ function showStack(now) {
   });
   player.querySelector(".stack").replaceChildren(...items);
   const caller = frames[frames.length - 1];
-  showSource(at ? caller : undefined, now.line);
+  showSource(caller, now.line);
 }
 
 function showSource(caller, line) {

@@ -1,5 +1,5 @@
 "use strict";
-// Keys that move between turns, tables that sort, and folded parts that a link leads to.
+// Keys that move between turns, tables that sort and filter, and folded parts that a link leads to.
 
 function goTo(step) {
   const turns = [...document.querySelectorAll(".turn")];
@@ -21,7 +21,7 @@ document.addEventListener("keydown", (event) => {
 function sortRows(table, column, descending) {
   const value = (row) => {
     const text = row.cells[column].textContent.trim();
-    const number = Number(text.replaceAll(",", ""));
+    const number = Number(text.replaceAll(/[,$%]/g, ""));
     return text === "" || text === "–" ? null : Number.isNaN(number) ? text : number;
   };
   const body = table.tBodies[0];
@@ -49,6 +49,26 @@ for (const table of document.querySelectorAll("table.sortable")) {
       sortRows(table, column, descending);
     });
   });
+}
+
+// Each filter selects rows by the words of the column with its name, so the server adds no attributes to rows.
+const filters = [...document.querySelectorAll("[data-filter]")];
+
+function filterRows() {
+  const table = document.querySelector("main table");
+  const headings = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+  const wanted = filters.map((filter) => [headings.indexOf(filter.dataset.filter), filter.value]);
+  let count = 0;
+  for (const row of table.tBodies[0].rows) {
+    row.hidden = wanted.some(([column, value]) => value && row.cells[column].textContent.trim() !== value);
+    count += !row.hidden;
+  }
+  document.querySelector(".filters output").textContent = `${count} shown`;
+}
+
+for (const filter of filters) {
+  filter.closest(".filters").hidden = false;
+  filter.addEventListener("change", filterRows);
 }
 
 function unfold() {

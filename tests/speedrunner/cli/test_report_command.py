@@ -98,7 +98,7 @@ def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(troubled: Troub
     again = troubled.folder / "zz-again"
     said = f"{again} is left out: it has the condition and seed of {min(troubled.folder.glob('babyai-*'))}"
     assert said in troubled.done.stdout
-    assert f'<p class="caveat">{said}</p>' in troubled.text
+    assert f"<li>{said}</li>" in troubled.text
     assert str(again) not in troubled.done.stderr
 
 

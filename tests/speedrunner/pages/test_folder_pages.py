@@ -40,7 +40,7 @@ def text_of(site: Site, path: str) -> str:
 def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
     answer = site.answer("compare.html").content.decode()
     assert f'href="compare/{REACT}/{LEARNT}.html"' in answer
-    assert '<td class="number">1</td>' in answer
+    assert '<td class="number">1.000</td>' in answer
     assert "not with react: they have no finished checkpoint in common" in answer
     assert "crafter" not in Elements(answer).text.partition("babyai")[0]
     assert 'href="runs/learnt-1/index.html">seed 1</a>' in answer
@@ -48,12 +48,14 @@ def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
 
 def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> None:
     shown = " ".join(text_of(site, f"compare/{REACT}/{LEARNT}.html").split())
-    assert "score0.12510.875" in shown
+    assert "score0.1251.0000.875" in shown
     assert "method.name: react -> speedrunner" in shown
     page = site.answer(f"compare/{REACT}/{LEARNT}.html").content.decode()
     captions = re.findall("<figcaption>(.*?)</figcaption>", page)
     assert captions == ["score", "output tokens", "cached share"]
-    assert 'href="../../runs/react-1/test/0004/0000/1.html"' in page
+    assert 'href="../../runs/react-1/test/0004/0000/1.html">seed 1</a>' in page
+    assert "score: speedrunner" in shown
+    assert "2 of 2 tasks differ in score." in shown
     assert site.answer("runs/react-1/test/0004/0000/1.html").status == 200
 
 

@@ -48,7 +48,7 @@ def test_each_version_has_its_changes_and_the_mean_score_of_its_episodes(tmp_pat
     data = load(tmp_path / "run")
     for version, row in enumerate(rows):
         scores = [each.score for each in data.rows if each.policy == version and each.score is not None]
-        assert row[4:6] == [str(len(scores)), f"{sum(scores) / len(scores):.4g}"]
+        assert row[4:6] == [str(len(scores)), f"{sum(scores) / len(scores):.3f}"]
     assert '<a href="library/0002.html#change-home">edited home</a>' in rows[2][3]
     assert {"change-home", "change-_step"} <= set(Elements(shown(tmp_path, "library/0002.html")).ids)
 

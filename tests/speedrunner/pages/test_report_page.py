@@ -74,7 +74,6 @@ def page_of(*runs: RunResult, tables: Sequence[Table] | None = None, text: str =
         runs=[*runs],
         conditions=groups,
         overview=list_conditions(groups),
-        compared=[],
         judged=judged,
         tables=claim_tables(judged) if tables is None else [*tables],
         notes=said,
@@ -157,6 +156,10 @@ def test_claims_have_their_verdicts_and_those_without_a_run_are_left_out() -> No
     text = page_of(*runs)
     decided, _, undecided = text.partition('id="claims"')[2].partition("<details")
     assert '<span class="badge good">supported</span>' in decided
+    teaching = msgspec.structs.replace(load_model_config("tiny-random"), caveat="It teaches.")
+    grey = page_of(*(replace(run, processes=[process(teaching)], caveats=["It teaches."]) for run in runs))
+    assert '<span class="badge plain">supported</span>' in grey
+    assert "about 67%; It teaches.</p>" in grey
     assert "3 seeds; 1 of 1 in the paper&#39;s direction; the paper: about 67%</p>" in decided
     assert '<span class="badge plain">undecided</span>' in undecided
     assert "zombies" not in undecided.partition("</details>")[0]
@@ -174,6 +177,15 @@ def test_tables_of_the_paper_have_only_what_a_run_measured() -> None:
     assert "zombies" not in text
 
 
+def test_the_first_sentence_compares_speedrunner_with_react() -> None:
+    runs = [
+        summary("babyai", method, 0, checkpoint(0, [{"score": score, "output": output}] * 2))
+        for method, score, output in (("asi", 0.5, 90.0), ("react", 0.5, 100.0), ("speedrunner", 0.75, 9.0))
+    ]
+    said = "babyai, tiny-random: speedrunner takes 91% fewer output tokens than ReAct, score +0.25"
+    assert f'<p class="finding">{said}' in page_of(*runs)
+
+
 def test_conditions_have_means_and_deviations_at_the_last_checkpoint() -> None:
     runs = [
         summary("babyai", "speedrunner", seed, *(checkpoint(10 * n, [each]) for n, each in enumerate(points)))
@@ -186,5 +198,5 @@ def test_conditions_have_means_and_deviations_at_the_last_checkpoint() -> None:
     ]
     shown = page_of(*runs).partition("speedrunner</td>")[2].partition("</tr>")[0]
     assert re.findall("<td[^>]*>(.*?)</td>", shown) == [
-        *("tiny-random", "2", "10", "0.5 ± 0.3536", "50 ± 0", *("$0.0002 ± $0",) * 3, "90%"),
+        *("tiny-random", "2", "10", "0.500 ± 0.354", "50.00 ± 0.00", *("$0.0002000 ± 0.0000000",) * 3, "90%"),
     ]

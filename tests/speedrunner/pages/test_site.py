@@ -13,7 +13,7 @@ import pytest
 from markupsafe import Markup
 
 from envs import Outcome
-from speedrunner.pages.html_parts import TURNS, show_cell
+from speedrunner.pages.html_parts import TURNS, Share, show_cell
 from speedrunner.pages.site import HTML, Site, linked_pages, write_pages
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Policy, Termination
@@ -113,9 +113,15 @@ def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: 
             run.append_episode(summarize_episode(played, "test", 0))
     site = Site(tmp_path / "runs")
     shown = page(site, "runs/run/index.html")
-    assert '<td class="number">0.75</td>' in shown
+    assert '<td class="number">75%</td>' in shown
     listed = page(site, "index.html")
-    assert '<td class="number">0.5</td>' in listed
+    assert '<td class="number">0.500</td>' in listed
+    config = tmp_path / "runs/run/config.yaml"
+    config.write_text(config.read_text().replace("test_episodes: 4", "test_episodes: 5"))
+    assert '<td class="text">4/5</td>' in page(site, "runs/run/index.html")
+    listed = page(site, "index.html")
+    assert ">4/5 at 0</td>" in listed
+    assert "0.500" not in listed
 
 
 def test_a_turn_has_what_was_told_written_called_and_what_it_took(
@@ -300,7 +306,9 @@ class TestFiles:
         (None, "", "–"),
         (0.000212345, "cost_usd", "$0.0002123"),
         (12345.6, "tokens", "12,346"),
-        (0.5, "score", "0.5"),
+        (0.5, "score", "0.500"),
+        (Share(0.894), "score", "89%"),
+        (0.00000858, "usd", "$0.000008580"),
         (1234, "episodes", "1,234"),
         (Markup("<b>"), "", "<b>"),
     ],
