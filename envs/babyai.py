@@ -139,8 +139,6 @@ class BabyAI(TextEnv):
                 continue
             row, column = divmod(place, level.width)
             objects.append({"type": cell.type, "color": cell.color, "pos": [column, row]})
-            if cell.type == "door":
-                objects[-1] |= {"open": vars(cell)["is_open"], "locked": vars(cell)["is_locked"]}
         return {
             "width": level.width,
             "height": level.height,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, OBJECT_TO_IDX, STATE_TO_IDX
+from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, OBJECT_TO_IDX
 from minigrid.core.roomgrid import RoomGrid
 from minigrid.core.world_object import WorldObj
 from minigrid.envs.babyai.core.roomgrid_level import RejectSampling, RoomGridLevel
@@ -34,8 +34,7 @@ ROOM_SIZE = 8
 HELD_OUT_PHRASES = ("yellow box", "red key", "red door", "green ball", "grey door")
 """Missions with these words never occur (the level's authors kept them for tests of generalisation)."""
 
-UNSEEN, EMPTY, WALL, DOOR = (OBJECT_TO_IDX[name] for name in ("unseen", "empty", "wall", "door"))
-DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
+UNSEEN, EMPTY, WALL = (OBJECT_TO_IDX[name] for name in ("unseen", "empty", "wall"))
 
 
 class MixedLevel(RoomGridLevel):
@@ -132,8 +131,5 @@ def describe(view: NDArray[np.uint8]) -> str:
 
 
 def _name(cell: NDArray[np.uint8]) -> str:
-    kind, color, state = (int(number) for number in cell)
-    words: list[Any] = [IDX_TO_COLOR[color], IDX_TO_OBJECT[kind]]
-    if kind == DOOR:
-        words.insert(0, DOOR_STATES[state])
-    return " ".join(words)
+    kind, color, _ = (int(number) for number in cell)
+    return f"{IDX_TO_COLOR[color]} {IDX_TO_OBJECT[kind]}"

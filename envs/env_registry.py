@@ -12,7 +12,6 @@ ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
     "scienceworld": "envs.scienceworld:ScienceWorld",
     "crafter": "envs.crafter:Crafter",
-    "textworld": "envs.textworld:TextWorld",
 }
 """Registry name -> `package.module:Class`."""
 

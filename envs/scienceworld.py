@@ -6,70 +6,90 @@ An episode starts and is scored as by `ScienceWorldEnv` of scienceworld 1.2.3 (a
 
 from __future__ import annotations
 
+import inspect
+import string
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from envs.java_env import JavaEnv, JavaSimulator, SimulatorFailed, read_phrases
+from envs.scienceworld_simulator import Simulator, SimulatorFailed
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
 from envs.text_env import (
     Description,
+    EpisodeOver,
     InvalidOption,
+    InvalidPrimitiveCall,
     Limits,
     Opening,
     Outcome,
     Primitive,
     Split,
     Task,
+    TextEnv,
     UnknownTask,
     read_description,
 )
+from speedrunner.plain.plain_records import read_table
 
 HEADING = "Task Description:"
 """The simulator's own heading, which an instruction does not need."""
 
-PHRASES = read_phrases(__file__)
+MAX_ARGUMENT_CHARS = 200
+"""More than any name that the simulator gives to an object."""
+
+MAX_OPTION = 9_999
+"""More than the number of options in any ambiguous request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """The parser's words for a primitive.
+
+    Attributes:
+        words: the words, with the arguments in order as `{name}`.
+        doc: the primitive's documentation.
+        then: words that follow if the argument in them is given.
+    """
+
+    words: str
+    doc: str
+    then: str = ""
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The primitive's signature: an argument is text, except the number of an option."""
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [
+            inspect.Parameter(name, kind, default=default, annotation=int if name == "option" else str)
+            for words, default in ((self.words, inspect.Parameter.empty), (self.then, ""))
+            for name in _arguments(words)
+        ]
+        return inspect.Signature(parameters, return_annotation=str)
+
+    def __call__(self, **arguments: str | int) -> str:
+        """Return the primitive's call as the parser reads it."""
+        words = self.words + self.then * any(arguments.get(name) for name in _arguments(self.then))
+        return words.format(**arguments)
+
+
+def _arguments(words: str) -> list[str]:
+    return [name for _, name, _, _ in string.Formatter().parse(words) if name is not None]
+
+
+PHRASES = {
+    row.pop("primitive"): Phrase(**row)
+    for row in read_table(Path(__file__).with_name("scienceworld_phrases.csv"))
+}
 """The 25 primitives in the paper's order (Appendix B), each with its call in the parser's words. The classes
 `scienceworld.actions.Action*` of `scienceworld.jar` accept these phrases."""
 
 
-class Simulator(JavaSimulator):
-    """The simulator of ScienceWorld in a Java process."""
-
-    title = "ScienceWorld"
-    package = "scienceworld"  # its folder has a table of types, which the simulator would otherwise write
-    jar = "scienceworld.jar"
-    interface = "scienceworld.runtime.pythonapi.PythonInterface"
-    heap_mb = 256  # with this heap the process stays below 400 MB, whichever task it plays
-
-    def load(self, task: str, variation: int) -> None:
-        """Create a world, without simplifications and without a gold path. Raises `SimulatorFailed`."""
-        error = self._ask("load", task, variation, "", False)
-        if error:
-            raise SimulatorFailed(f"ScienceWorld cannot load {task}, variation {variation}: {error}")
-
-    def step(self, phrase: str) -> str:
-        """Send one line to the parser and return its reply. Raises `SimulatorFailed`."""
-        return str(self._ask("step", phrase))
-
-    def look(self) -> str:
-        """Describe the agent's location at no cost. Raises `SimulatorFailed`."""
-        return str(self._ask("freeActionLook"))
-
-    def task_description(self) -> str:
-        """Return the task with the simulator's heading. Raises `SimulatorFailed`."""
-        return str(self._ask("freeActionTaskDesc"))
-
-    def score(self) -> float:
-        """Return the score in [-1, 1], which each step updates. Raises `SimulatorFailed`."""
-        return float(self._ask("getScore"))
-
-    def moves(self) -> int:
-        """Return how many ticks the world has advanced since it was loaded. Raises `SimulatorFailed`."""
-        return int(self._ask("getNumMoves"))
-
-
-class ScienceWorld(JavaEnv[Simulator]):
+class ScienceWorld(TextEnv):
     """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
+
+    The Java process starts at the first `reset`, serves one episode after another, and is replaced when it
+    has grown or ended. An error in it in the middle of an episode is a `SimulatorFailed`.
 
     Args:
         description: how much the agents' prompts say about the rules.
@@ -84,7 +104,6 @@ class ScienceWorld(JavaEnv[Simulator]):
     ends = ""
     submits = True
     memory_mb = 540  # 480 of them for the Java process
-    phrases = PHRASES
     replace_above_bytes = 420_000_000  # none may grow to 480 MB
     primitives = tuple(
         # While an ambiguous request is pending, looking and inventory advance the world too.
@@ -93,11 +112,16 @@ class ScienceWorld(JavaEnv[Simulator]):
     )
 
     def __init__(self, *, description: Description = "paper") -> None:
-        super().__init__(Simulator)
         self.description = read_description(__file__, description)
+        self._simulator: Simulator | None = None
+        self._playing = False
         # Read from the simulator when needed, once between two actions; `None` until then.
         self._outcome: Outcome | None = None
         self._free_observation: str | None = None
+
+    def warm_up(self) -> None:
+        """Start the Java process. Raises `NoJava`."""
+        self._fresh_simulator()
 
     @classmethod
     def splits(cls, *, family: int | None = None) -> Split:
@@ -120,21 +144,34 @@ class ScienceWorld(JavaEnv[Simulator]):
 
         Raises:
             UnknownTask: no such task or variation.
-            NoJava: there is no Java runtime.
+            NoJava: the Java runtime does not run the simulator.
         """
         self.check_task(task, VARIATIONS)
         if task.index >= VARIATIONS[task.name]:
             last = VARIATIONS[task.name] - 1
             raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
         self._outcome = self._free_observation = None
-        return self._load(lambda simulator: _open(simulator, task))
+        self._playing = False
+        reused = self._simulator is not None
+        try:
+            opening = _open(self._fresh_simulator(), task)
+        except SimulatorFailed:
+            if not reused:
+                raise
+            self.close()
+            opening = _open(self._fresh_simulator(), task)
+        self._playing = True
+        return opening
 
     def call(self, name: str, **arguments: Any) -> str:
         """Act, and return the parser's reply unchanged."""
         simulator = self._current()
-        phrase = self._write(name, arguments)
+        checked = self.check_call(name, arguments)
+        for parameter, value in checked.items():
+            if value != PHRASES[name].signature.parameters[parameter].default:
+                _check_argument(name, parameter, value)
         self._free_observation = None
-        text = simulator.step(phrase)
+        text = simulator.step(PHRASES[name](**checked))
         self._outcome = None  # only now: if the step fails, the values that were read remain
         return text
 
@@ -168,7 +205,40 @@ class ScienceWorld(JavaEnv[Simulator]):
             with suppress(SimulatorFailed):
                 self.outcome()
         self._free_observation = None
-        super().close()
+        self._playing = False
+        if self._simulator is not None:
+            self._simulator.close()
+            self._simulator = None
+
+    def _current(self) -> Simulator:
+        """Return the simulator of the running episode. Raises `EpisodeOver` if there is none."""
+        if self._simulator is None or not self._playing:
+            raise EpisodeOver("there is no episode; reset starts one")
+        return self._simulator
+
+    def _fresh_simulator(self) -> Simulator:
+        """Return the process for the next episode: the current one if it runs and has not grown."""
+        simulator = self._simulator
+        if simulator is None or not 0 < simulator.resident_bytes() < self.replace_above_bytes:
+            self.close()
+            simulator = self._simulator = Simulator()
+        return simulator
+
+
+def _check_argument(name: str, parameter: str, value: str | int) -> None:
+    """Raise `InvalidPrimitiveCall` if an argument is neither a line of printable text nor a small number."""
+    if isinstance(value, int):
+        if not 0 <= value <= MAX_OPTION:
+            raise InvalidPrimitiveCall(f"{name}: {parameter} must be one of the listed numbers")
+        return
+    if not value.strip():
+        raise InvalidPrimitiveCall(f"{name}: {parameter} is empty; give a name as the observations do")
+    if len(value) > MAX_ARGUMENT_CHARS:
+        raise InvalidPrimitiveCall(
+            f"{name}: {parameter} has {len(value):,} characters; {MAX_ARGUMENT_CHARS} are allowed"
+        )
+    if not value.isprintable():
+        raise InvalidPrimitiveCall(f"{name}: {parameter} must be one line without control characters")
 
 
 def _open(simulator: Simulator, task: Task) -> Opening:

@@ -1,7 +1,7 @@
 """Prompts as a model reads them: tools and messages of every role, for an environment and a state of a run.
 
 They are composed by the methods' own code from records of a small run. Three texts come from recorded play,
-so that no simulator starts: the openings of Crafter, ScienceWorld and TextWorldExpress.
+so that no simulator starts: the openings of Crafter and ScienceWorld.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ MODEL_CONFIG = ModelConfig(
     prices=Prices(0, 0, 0),
 )
 
-NAMES = ("babyai", "crafter", "scienceworld", "textworld")
+NAMES = ("babyai", "crafter", "scienceworld")
 
 OPENINGS = {
     "babyai": Opening(
@@ -86,13 +86,6 @@ OPENINGS = {
         "This room is called the living room. In it, you see: \n\tthe agent\n\ta substance called air\n"
         "\ta couch. On the couch is: a white pillow.\n\ta picture\nYou also see:\n"
         "\tA door to the hallway (that is closed) ",
-    ),
-    "textworld": Opening(
-        "You are hungry! Let's cook a delicious meal. Check the cookbook in the kitchen for the recipe. Once "
-        "done, enjoy your meal!",
-        "You are in the kitchen. In one part of the room you see a counter that has a knife, a green hot "
-        "pepper, and a cookbook on it. There is also a fridge that is closed. \n"
-        "To the North you see a closed plain door. ",
     ),
 }
 """Recorded openings. An environment that is not here opens its first world."""
@@ -167,7 +160,7 @@ class Samples:
     folder: Path
 
     def __post_init__(self) -> None:
-        worlds = {"crafter": "default", "scienceworld": "find-animal", "textworld": "cookingworld"}
+        worlds = {"crafter": "default", "scienceworld": "find-animal"}
         task = Task(self.env.name, worlds.get(self.env.name, "pick_up_seq_go_to"), 7)
         self.task = task if self.env.name in OPENINGS else self.env.splits().train[0]
         known = OPENINGS.get(self.env.name)

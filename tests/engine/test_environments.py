@@ -19,7 +19,6 @@ ENVS = {
     "babyai": ("env=babyai",),
     "scienceworld": ("env=scienceworld", "env.family=4"),
     "crafter": ("env=crafter",),
-    "textworld": ("env=textworld", "env.game=coin"),
 }
 PAPER = ("babyai", "scienceworld", "crafter")
 
@@ -30,7 +29,7 @@ PAPER = ("babyai", "scienceworld", "crafter")
     [
         *zip(("opo", "asi", "asi_replay"), PAPER, strict=True),
         *zip(("ace", "skill_folder"), PAPER, strict=False),
-        *(("speedrunner", env) for env in ("scienceworld", "crafter", "textworld")),
+        *(("speedrunner", env) for env in ("scienceworld", "crafter")),
         ("voyager", "crafter"),
     ],
 )

@@ -17,7 +17,6 @@ TASKS: dict[str, list[tuple[str, Any]]] = {
     "babyai": [("fly", 0), *(("pick_up_seq_go_to", index) for index in (-1, 1.0, True))],
     "crafter": [("survive", 0), ("default", -1), ("default", "7")],
     "scienceworld": [("fly", 0), ("find-plant", 300), ("find-plant", -1)],
-    "textworld": [("sorting", 0), ("coin", 1_000), ("coin", 21_000), ("coin", -1)],
 }
 
 

@@ -18,7 +18,8 @@ from envs import (
     Task,
     make,
 )
-from envs.scienceworld import PHRASES, ScienceWorld, Simulator
+from envs.scienceworld import PHRASES, ScienceWorld
+from envs.scienceworld_simulator import Simulator
 from envs.scienceworld_tasks import VARIATIONS
 from speedrunner.cli.scaffold.check_environment import check_environment
 from tests.golden_tables import Golden, refusals

@@ -103,10 +103,6 @@ GIVEN_AWAY = {
         *("anode", "terminal", "circuit", "wrong", "focus", "ambiguous", "cancel", "wire", "workshop"),
         *("door", "box", "announce", "heat", "time"),
     ),
-    "textworld": (
-        *("recipe", "cookbook", "ingredient", "knife", "stove", "oven", "barbeque", "kitchen", "coin"),
-        *("door", "north", "container", "capacity", "furniture", "usual", "100", "score"),
-    ),
 }
 """What the paper's agents had to find out: environment -> what its description must not mention. Of Crafter
 the names of the achievements are told (Appendix D.5)."""

