@@ -6,7 +6,6 @@ import hashlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +21,6 @@ from speedrunner.library.library import Library
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Labels, Message, Policy
 from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
-from speedrunner.workers.sandbox.code_session import load_failure
 from speedrunner.workers.worker_messages import Executed
 
 if TYPE_CHECKING:
@@ -181,13 +179,11 @@ class Actor:
         await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
 
     def library(self, policy: Policy) -> Library:
-        """Return the policy's skills for editing. The library refuses skills that the actor could not call or
-        load.
+        """Return the policy's skills for editing. The library refuses skills that the actor could not call.
 
         Raises `InvalidPolicy`: the policy on disk is damaged.
         """
-        load = partial(load_failure, self.config.sandbox)
-        return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
+        return Library(self.env.primitives, check=self._model.check_tool).of(policy)
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:
         return plain_messages(spec.messages(self.env, Opening("", ""), self.config.run.wording))

@@ -164,12 +164,8 @@ class EpisodeContext:
     async def load(self, library: Library) -> None:
         """Replace the callable skills with another library's, at once; the world stays as it is.
 
-        Raises:
-            InvalidSkill: the library cannot be loaded; nothing has changed. Only libraries made by `library`
-                are checked.
-            WorkerError, SandboxError: the worker or the sandbox failed.
+        Raises `WorkerError`: the worker or the sandbox failed.
         """
-        await library.check_loading()
         before, self._module = self._module, library.module()
         await self._worker.load(self._module)
         self._asked.append(hunks(before, self._module))

@@ -18,7 +18,7 @@ from speedrunner.library.rules import (
     Problem,
     suggestion,
 )
-from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
+from speedrunner.library.signature import is_literal, is_text, read_signature
 
 FORBIDDEN_BUILTINS = frozenset(
     {
@@ -33,17 +33,11 @@ BUILTINS = frozenset(vars(builtins)) - FORBIDDEN_BUILTINS
 RESERVED = frozenset({"submit_answer"})
 """Tools of the actor that are neither primitives nor skills."""
 
-CLASS_LIMIT = 2_000
-"""Maximum characters of one class. Classes carry data between skills; behavior belongs in skills."""
-
-_IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assign | ast.Pass
-
 
 def problems_of(
     definition: Definition,
     known: Collection[str],
     primitives: Collection[str],
-    types: Types,
     *,
     is_tool: bool,
 ) -> Iterator[Problem]:
@@ -52,7 +46,6 @@ def problems_of(
     Args:
         known: names of the module's definitions.
         primitives: names that the module finds among its globals.
-        types: the module's types.
         is_tool: whether the actor is to call it.
     """
     node = definition.tree
@@ -60,25 +53,24 @@ def problems_of(
     match node:
         case ast.FunctionDef():
             yield from _function_problems(node, definition.source)
-            yield from read_signature(node.args, types, definition.source.split("\n"), is_tool=is_tool)[1]
-        case ast.ClassDef():
-            yield from _class_problems(node)
+            yield from read_signature(node.args, definition.source.split("\n"), is_tool=is_tool)[1]
         case ast.Assign(value=value) | ast.AnnAssign(value=value):
             if definition.name and not is_literal(value):
                 yield Problem(1, f"the constant {definition.name} must be a literal value")
-    if isinstance(node, ast.Assign) and not definition.name:
+    if isinstance(node, ast.ClassDef):
+        yield Problem(1, f"define the class {node.name} inside the function that uses it")
+    elif isinstance(node, ast.Assign) and not definition.name:
         yield Problem(1, "assign each constant in a separate statement, to one name")
     elif not definition.name:
-        yield Problem(1, "only imports, constants, classes and functions are allowed at the top level")
+        yield Problem(1, "only imports, constants and functions are allowed at the top level")
     yield from _code_problems(node, definition)
     yield from _scope_problems(definition, known, primitives)
 
 
 def _naming_problems(definition: Definition, primitives: Collection[str]) -> Iterator[Problem]:
     name, kind, size = definition.name, definition.kind, len(definition.source)
-    what, limit = (f"the class {name}", CLASS_LIMIT) if kind == "class" else (name, SOURCE_LIMIT)
-    if size > limit:
-        yield Problem(1, f"{what} has {size} characters; {limit} are allowed")
+    if size > SOURCE_LIMIT:
+        yield Problem(1, f"{name} has {size} characters; {SOURCE_LIMIT} are allowed")
     taken = {
         "a primitive": primitives,
         "a tool of the actor": RESERVED,
@@ -105,20 +97,6 @@ def _function_problems(node: ast.FunctionDef, source: str) -> Iterator[Problem]:
         yield Problem(node.lineno, f"{node.name} needs a docstring that says what it does and returns")
     if not is_text(doc):
         yield Problem(node.lineno, f"the docstring of {node.name} is not valid Unicode text")
-
-
-def _class_problems(node: ast.ClassDef) -> Iterator[Problem]:
-    for decorator in node.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if not is_from("dataclasses", "dataclass", called):
-            yield Problem(decorator.lineno, "dataclass is the only decorator that a class can have")
-    for keyword in node.keywords:
-        if keyword.arg != "total" or not isinstance(keyword.value, ast.Constant):
-            yield Problem(keyword.lineno, "the only keyword that a class can have is the total of TypedDict")
-    for statement in node.body:
-        is_doc = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if not is_doc and not isinstance(statement, _IN_CLASSES):
-            yield Problem(statement.lineno, "a class can contain only fields and methods")
 
 
 def _code_problems(whole: ast.stmt, definition: Definition) -> Iterator[Problem]:

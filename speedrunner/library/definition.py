@@ -1,4 +1,4 @@
-"""Parse model-written source text into definitions: imports, constants, classes and functions.
+"""Parse model-written source text into definitions: imports, constants and functions.
 
 No text is executed.
 """
@@ -11,10 +11,9 @@ import copy
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from graphlib import CycleError, TopologicalSorter
 from types import CodeType
 from typing import Any, Literal, NamedTuple
 
@@ -36,8 +35,8 @@ class Names(NamedTuple):
     Attributes:
         reads: names read from the module, including its own and builtins, each with its line and its column
             in bytes; also names that a function assigns further below.
-        binds: names that functions bind locally, each with its first line. Fields and methods of a class are
-            not included: they hide nothing from its methods.
+        binds: names that functions bind locally, each with its first line. Fields and methods of a local
+            class are not included: they hide nothing from its methods.
         mentions: the names in `reads`, and those in annotations, which need not exist.
     """
 
@@ -89,13 +88,14 @@ class Definition:
     """One definition, independent of the others.
 
     Attributes:
-        name: the name that it binds; empty for a statement that is not allowed at the top level.
+        name: the name that it binds; empty for a statement that is not allowed at the top level, except a
+            class.
         source: its text; an import of several names is split.
         line: its first line in the text that it was read from.
     """
 
     name: str
-    kind: Literal["import", "constant", "class", "function", "other"]
+    kind: Literal["import", "constant", "function", "other"]
     source: str
     line: int = field(compare=False)
 
@@ -224,8 +224,7 @@ def function_names(source: str) -> list[str]:
 
 
 def module_text(definitions: Iterable[Definition]) -> str:
-    """Return a module's text, with two empty lines before each class and function; empty if there
-    is neither."""
+    """Return a module's text, with two empty lines before each function; empty without functions."""
     lines: dict[str, list[str]] = {"import": [], "constant": []}
     blocks: list[str] = []
     for definition in definitions:
@@ -244,27 +243,11 @@ def find_dependencies(name: str, named: Mapping[str, Definition]) -> set[str]:
 
 
 def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
-    """Return the definitions that functions use, in order: imports, constants, classes, functions.
-
-    A class comes after those that it mentions, if possible.
-    """
-    used = [definition for definition in definitions if definition.kind == "function"]
-    rest = {definition for definition in definitions if definition.kind != "function"}
-    while more := {definition for definition in rest if any(user.mentions(definition.name) for user in used)}:
-        rest -= more
-        used += more
-    kept = [definition for definition in definitions if definition not in rest]
-    kinds: tuple[str, ...] = ("import", "constant", "class", "function")
-    imports, constants, classes, functions = (
-        [definition for definition in kept if definition.kind == kind] for kind in kinds
-    )
-    needs = {
-        one: [other for other in classes if other != one and one.mentions(other.name)] for one in classes
-    }
-    with suppress(CycleError):  # loading the module shows whether the order is right
-        classes = list(TopologicalSorter(needs).static_order())
-    imports.sort(key=lambda definition: definition.source)
-    return (*imports, *constants, *classes, *functions)
+    """Return the definitions that functions use, in order: imports, constants, functions."""
+    functions = [definition for definition in definitions if definition.kind == "function"]
+    used = [one for one in definitions if any(function.mentions(one.name) for function in functions)]
+    imports = sorted((one for one in used if one.kind == "import"), key=lambda one: one.source)
+    return (*imports, *(one for one in used if one.kind == "constant"), *functions)
 
 
 def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:
@@ -281,7 +264,7 @@ def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             yield Definition(name, "constant", text, line)
         case ast.ClassDef(name=name):
-            yield Definition(name, "class", text, line)
+            yield Definition(name, "other", text, line)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield Definition(name, "function", text, line)
         case _:

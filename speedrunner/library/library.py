@@ -6,7 +6,7 @@ import ast
 import difflib
 import inspect
 import keyword
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -35,12 +35,9 @@ from speedrunner.library.rules import (
     refuse,
     suggestion,
 )
-from speedrunner.library.signature import Types, read_signature
+from speedrunner.library.signature import read_signature
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Module, Policy, Skill
-
-Load = Callable[[str], Awaitable[str | None]]
-"""Loads a module in isolation. Returns the error; `None` if it loads."""
 
 EMPTY = "(the library is empty)"
 
@@ -49,30 +46,25 @@ EMPTY = "(the library is empty)"
 class Library:
     """A module of skills over one environment's primitives. It is immutable: an edit returns a new library.
 
-    A skill is a typed, documented function. Imports, constants and small classes are shared by all skills. An
-    edit returns a valid library or raises `InvalidSkill`; its text lists the problems for the author, one per
-    line. Only `check_loading` can tell whether the classes can be defined, because no other method runs a
-    skill's code. In a sleep:
+    A skill is a typed, documented function. Imports and constants are shared by all skills. An edit returns a
+    valid library or raises `InvalidSkill`; its text lists the problems for the author, one per line. No code
+    of a skill runs here. In a sleep:
 
-        library = tools.library(policy).write(source, sleep=tools.sleep)
-        await library.check_loading()
-        return library.policy(policy)
+        return tools.library(policy).write(source, sleep=tools.sleep).policy(policy)
 
     Attributes:
         primitives: the primitives that skills may call, in addition to each other.
-        definitions: the module: imports, constants, classes, functions. Definitions that no function uses are
-            left out.
+        definitions: the module: imports, constants, functions. Definitions that no function uses are left
+            out.
         skills: name, visibility and history of each function.
         check: called with the tool of each public skill that changes; raises `InvalidTool` if the model in
             use could not call it.
-        load: for `check_loading`.
     """
 
     primitives: tuple[Primitive, ...]
     definitions: tuple[Definition, ...] = ()
     skills: tuple[Skill, ...] = ()
     check: Callable[[ToolSpec], None] = field(default=lambda spec: None, repr=False, compare=False)
-    load: Load | None = field(default=None, repr=False, compare=False)
 
     def of(self, policy: Policy, *, trusted: bool = True) -> Library:
         """Return a policy's library over these primitives.
@@ -125,7 +117,7 @@ class Library:
 
     @property
     def shared(self) -> dict[str, str]:
-        """Return the texts of imports, constants and classes by name."""
+        """Return the texts of imports and constants by name."""
         shared = (definition for definition in self.definitions if definition.kind != "function")
         return {definition.name: definition.source for definition in shared}
 
@@ -200,7 +192,7 @@ class Library:
         head = self.named[name].head
         assert isinstance(head, ast.FunctionDef)
         lines = self.named[name].source.split("\n")
-        return read_signature(head.args, self._types, lines, is_tool=self.by_name[name].public)[0]
+        return read_signature(head.args, lines, is_tool=self.by_name[name].public)[0]
 
     def excerpt(self, *names: str, without: Collection[str] = ()) -> str:
         """Return the sources of skills and of what they use, each once, in the library's order.
@@ -219,19 +211,13 @@ class Library:
         return tuple(sorted(reads & (self.by_name.keys() | self._primitive_names)))
 
     def callers(self, name: str) -> list[str]:
-        """Return the other skills, and the shared classes, that call a skill."""
-        callers = [one for one in self.definitions if one.name != name and one.mentions(name)]
-        return [one.name for one in callers if one.kind == "function" or self.users(one.name) != [name]]
+        """Return the other skills that call a skill."""
+        return [user for user in self.users(name) if user != name]
 
     def users(self, *names: str) -> list[str]:
-        """Return the skills that mention one of these definitions, directly or through a class."""
-        users: set[str] = set()
-        through = set(names)
-        while through:
-            more = {one.name for one in self.definitions if any(map(one.mentions, through))} - users
-            users |= more
-            through = more & self.shared.keys()
-        return [name for name in _functions(self.definitions) if name in users]
+        """Return the skills that mention one of these definitions."""
+        functions = (one for one in self.definitions if one.kind == "function")
+        return [function.name for function in functions if any(map(function.mentions, names))]
 
     def apply(self, edit: Edit, *, sleep: int) -> Library:
         """Return the library after an edit; this one if the edit changes nothing.
@@ -265,8 +251,8 @@ class Library:
         """Add functions, or replace those with the same names.
 
         Args:
-            source: one or more functions, with the imports, constants and classes that the module lacks. To
-                only add functions, first check that their `function_names` are not in `named`.
+            source: one or more functions, with the imports and constants that the module lacks. To only add
+                functions, first check that their `function_names` are not in `named`.
             sleep: number of the sleep that edits.
             public: whether the actor may call them, or the names of those that it may call. By default it may
                 call those with names that do not start with an underscore.
@@ -282,7 +268,7 @@ class Library:
         return self._with_text(text, sleep, shown, self._clashes(text))
 
     def edit(self, name: str, old: str, new: str, *, sleep: int) -> Library:
-        """Replace a piece of the text of a skill, or of a shared import, constant or class.
+        """Replace a piece of the text of a skill, or of a shared import or constant.
 
         Args:
             old: the piece, which must occur exactly once.
@@ -324,17 +310,6 @@ class Library:
         if callers := self.callers(name):
             raise InvalidSkill(f"{name} is called by {', '.join(callers)}; change or delete these first")
         return self._with_definitions([one for one in self.definitions if one.name != name], skill.edited)
-
-    async def check_loading(self) -> None:
-        """Load imports, constants and classes as an episode would; without classes this cannot fail.
-
-        Raises:
-            InvalidSkill: they do not load.
-            SandboxError: nothing can be loaded here.
-        """
-        source = module_text(one for one in self.definitions if one.kind != "function")
-        if self.load and source and (why := await self.load(source)):
-            raise InvalidSkill(f"the library cannot be loaded: {why}")
 
     def _with_text(
         self, text: Sequence[Definition], sleep: int, shown: Mapping[str, bool], clashes: Iterable[Problem]
@@ -398,7 +373,7 @@ class Library:
     def _problems(self, definition: Definition) -> Iterator[Problem]:
         skill = self.by_name.get(definition.name)
         is_tool = definition.kind == "function" and skill is not None and skill.public
-        return problems_of(definition, self.named, self._primitive_names, self._types, is_tool=is_tool)
+        return problems_of(definition, self.named, self._primitive_names, is_tool=is_tool)
 
     def _list_problems(self, definitions: Iterable[Definition]) -> list[str]:
         return [
@@ -417,7 +392,7 @@ class Library:
             now = self.named.get(new.name, new)
             others = [name for name in self.users(new.name) if name not in written] if now != new else []
             if (now.kind == "function") != (new.kind == "function"):
-                what = "a skill" if now.kind == "function" else "an import, a constant or a class"
+                what = "a skill" if now.kind == "function" else "an import or a constant"
                 yield Problem(new.line, f"{new.name} is already {what}; choose another name")
             elif now.kind != "function" and others:
                 used = f"{new.name} is already `{_first_line(now.source)}`, used by {', '.join(others)}"
@@ -426,11 +401,6 @@ class Library:
     @cached_property
     def _primitive_names(self) -> frozenset[str]:
         return frozenset(primitive.name for primitive in self.primitives)
-
-    @cached_property
-    def _types(self) -> Types:
-        heads = (definition.head for definition in self.definitions if definition.kind == "class")
-        return Types({head.name: head for head in heads if isinstance(head, ast.ClassDef)})
 
 
 def _functions(definitions: Iterable[Definition]) -> list[str]:

@@ -6,15 +6,14 @@ import ast
 import inspect
 import types
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from typing import Any, Literal
 
 from serving.errors import InvalidTool
-from serving.tokens.tools import NESTING_LIMIT, ToolSpec
+from serving.tokens.tools import ToolSpec
 from speedrunner.library.definition import text_of
 from speedrunner.library.rules import SHOWN_CHARS, Problem
 
-CLASS_TYPES = ", TypedDict classes"
-SUPPORTED = f"str, int, float, bool, Literal[...], list[...]{CLASS_TYPES}"
+SUPPORTED = "str, int, float, bool, Literal[...], list[...]"
 """Types of parameters; `serving.tokens.tools` makes a JSON schema of each."""
 
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
@@ -30,89 +29,35 @@ class Untold(str):
     __repr__ = str.__str__
 
 
-class Types:
-    """Resolves annotations of a module to types.
+def type_of(annotation: ast.expr) -> Any:
+    """Return the type of an annotation. Raises `Unsupported`."""
+    kind = _type(annotation)
+    try:
+        _tool(kind, None)
+    except InvalidTool as error:
+        raise Unsupported(str(error).partition(": ")[2].partition(";")[0]) from None
+    return kind
 
-    Args:
-        classes: the module's classes; those derived from TypedDict can be types.
-    """
 
-    def __init__(self, classes: Mapping[str, ast.ClassDef]) -> None:
-        self._classes = classes
-        self._made: dict[str, Any] = {}
-
-    def of(self, annotation: ast.expr) -> Any:
-        """Return the type of an annotation. Raises `Unsupported`."""
-        kind = self._type(annotation, ())
-        try:
-            _tool(kind, None)
-        except InvalidTool as error:
-            raise Unsupported(str(error).partition(": ")[2].partition(";")[0]) from None
-        return kind
-
-    def _type(self, annotation: ast.expr, within: tuple[str, ...]) -> Any:
-        match annotation:
-            case ast.Name(id=name) if name in _SCALARS:
-                return _SCALARS[name]
-            case ast.Name(id=name) if name in self._classes:
-                return self._typed_dict(name, within)
-            case ast.Subscript(value=ast.Name(id="list"), slice=item):
-                return types.GenericAlias(list, (self._type(item, within),))
-            case ast.Subscript(value=kind, slice=values) if is_from("typing", "Literal", kind):
-                if is_literal(values) and (options := ast.literal_eval(values)) != ():
-                    return Literal[options]
-        raise Unsupported
-
-    def _typed_dict(self, name: str, within: tuple[str, ...]) -> Any:
-        """Create a class once; `within` are the classes that contain it or derive from it."""
-        if name in within:
-            raise Unsupported(f"{name} contains itself")
-        if len(within) > NESTING_LIMIT:
-            raise Unsupported(f"its type is nested more than {NESTING_LIMIT} levels deep")
-        if name not in self._made:
-            node, inside = self._classes[name], (*within, name)
-            bases = [self._base(base, inside) for base in node.bases]
-            if not bases:
-                raise Unsupported(f"{name} is not a TypedDict")
-            fields = {
-                statement.target.id: self._field(statement.annotation, inside)
-                for statement in node.body
-                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-            }
-            space = {"__annotations__": fields, "__doc__": ast.get_docstring(node)}
-            values = {keyword.arg: keyword.value for keyword in node.keywords}
-            total = values.get("total", ast.Constant(True))
-            options = {"total": isinstance(total, ast.Constant) and bool(total.value)}
-            try:
-                self._made[name] = types.new_class(name, bases, options, lambda made: made.update(space))
-            except TypeError as error:  # incompatible base classes
-                raise Unsupported(str(error)) from None
-        return self._made[name]
-
-    def _base(self, node: ast.expr, within: tuple[str, ...]) -> Any:
-        if isinstance(node, ast.Name) and node.id in self._classes:
-            return self._typed_dict(node.id, within)
-        if not is_from("typing", "TypedDict", node):
-            raise Unsupported(f"{within[-1]} is not a TypedDict")
-        return TypedDict
-
-    def _field(self, annotation: ast.expr, within: tuple[str, ...]) -> Any:
-        match annotation:
-            case ast.Subscript(value=kind, slice=item) if is_from("typing", "NotRequired", kind):
-                return NotRequired[self._type(item, within)]
-            case ast.Subscript(value=kind, slice=item) if is_from("typing", "Required", kind):
-                return Required[self._type(item, within)]
-        return self._type(annotation, within)
+def _type(annotation: ast.expr) -> Any:
+    match annotation:
+        case ast.Name(id=name) if name in _SCALARS:
+            return _SCALARS[name]
+        case ast.Subscript(value=ast.Name(id="list"), slice=item):
+            return types.GenericAlias(list, (_type(item),))
+        case ast.Subscript(value=kind, slice=values) if is_from("typing", "Literal", kind):
+            if is_literal(values) and (options := ast.literal_eval(values)) != ():
+                return Literal[options]
+    raise Unsupported
 
 
 def read_signature(
-    given: ast.arguments, types: Types, lines: list[str], *, is_tool: bool
+    given: ast.arguments, lines: list[str], *, is_tool: bool
 ) -> tuple[inspect.Signature, list[Problem]]:
     """Return a function's parameters and their problems.
 
     Args:
-        types: the types of its module.
-        lines: its text.
+        lines: the function's text.
         is_tool: whether the actor is to call it, so that each parameter needs a type allowed for tools.
     """
     problems: list[Problem] = []
@@ -137,7 +82,7 @@ def read_signature(
                 report(argument, f"give {argument.arg} a type ({SUPPORTED}), {advice}")
         else:
             try:
-                parameter = parameter.replace(annotation=types.of(argument.annotation))
+                parameter = parameter.replace(annotation=type_of(argument.annotation))
             except Unsupported as error:
                 parameter = parameter.replace(annotation=Untold(_shorten(argument.annotation, lines)))
                 why = f"{parameter.annotation} ({error})" if str(error) else parameter.annotation

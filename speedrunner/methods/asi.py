@@ -7,15 +7,16 @@ After Wang et al., "Inducing Programmatic Skills for Agentic Tasks" (2025), with
 from __future__ import annotations
 
 import ast
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import msgspec
 
 from speedrunner.agents.reading import opening, task_line, turns, write_call
-from speedrunner.library.definition import find_dependencies, read_text
+from speedrunner.library.definition import Definition, find_dependencies, read_text
 from speedrunner.methods import (
     ActorSpec,
     Edit,
@@ -30,7 +31,6 @@ from speedrunner.methods import (
     Task,
     Termination,
     TextEnv,
-    ToolError,
     Trajectory,
     describe_episodes,
     function_names,
@@ -41,13 +41,17 @@ from speedrunner.methods import (
     skill_rules,
     world,
 )
+from speedrunner.plain.console import shorten
 
 Successful = Literal["better_half", "solved"]
 Style = Literal["original", "free"]
 
 MOST_LINES, LEAST_CALLS, MOST_CALLS = 10, 2, 5
-"""Bounds of a function in the style of the original: lines of code after its docstring, without comments, and
-calls of primitives and skills as they are written, also in a loop."""
+"""Bounds of a function in the style of the original: lines of code after its docstring, without comments;
+calls of any function as they are written, also in a loop; of these, calls of primitives and skills."""
+
+THOUGHT_CHARS = 200
+"""Maximum characters of the sentence of a thought that an inducer in the style of the original sees."""
 
 TAKEN = "the library already has this name, and its skills cannot be changed"
 
@@ -71,48 +75,35 @@ def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Tra
     ]
 
 
-def find_excess(library: Library, source: str) -> dict[str, str]:
-    """Return the functions of a text that break the bounds of the original, and its classes, each with the
-    reason. A text that is no valid Python has none: `append_skills` refuses it."""
-    try:
-        written = read_text(source)
-    except InvalidSkill:
-        return {}
-    known = {*library.by_name, *(primitive.name for primitive in library.primitives), *function_names(source)}
-    excess = {
-        definition.name: f"{definition.name} is a class"
-        for definition in written
-        if isinstance(definition.head, ast.ClassDef)
-    }
-    for definition in written:
-        node = definition.tree
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        lines = sum(len(ast.unparse(statement).split("\n")) for statement in node.body[1:])
-        reads = [(line, column) for name, line, column in definition.names.reads if name in known]
-        called = {
-            (call.func.lineno, call.func.col_offset) for call in ast.walk(node) if isinstance(call, ast.Call)
-        }
-        calls = len(reads)
-        why = [f"{lines} lines of code (at most {MOST_LINES})"] * (lines > MOST_LINES)
-        if not LEAST_CALLS <= calls <= MOST_CALLS:
-            why.append(f"{calls} calls of primitives or skills ({LEAST_CALLS} to {MOST_CALLS})")
-        if not called.issuperset(reads):
-            why.append("primitives or skills that it does not call where it names them")
-        if why:
-            excess[definition.name] = f"{definition.name} has {' and '.join(why)}"
-    return excess
+def find_excess(function: Definition, known: Collection[str]) -> str:
+    """Return why a function breaks the bounds of the original; "" if it does not.
+
+    Args:
+        known: names of primitives and skills.
+    """
+    nodes = [*ast.walk(function.tree)]
+    body = next(node.body for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    lines = sum(len(ast.unparse(statement).split("\n")) for statement in body[1:])
+    calls = sum(isinstance(node, ast.Call) for node in nodes)
+    steps = sum(name in known for name, _, _ in function.names.reads)
+    why = [f"{lines} lines of code (at most {MOST_LINES})"] * (lines > MOST_LINES)
+    why += [f"{calls} calls (at least {LEAST_CALLS})"] * (calls < LEAST_CALLS)
+    why += [f"{steps} calls of primitives or skills (at most {MOST_CALLS})"] * (steps > MOST_CALLS)
+    return f"{function.name} has {' and '.join(why)}" if why else ""
 
 
-async def append_skills(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
+def append_skills(
+    library: Library, source: str, sleep: int, *, bounded: bool = False
+) -> tuple[Library, list[Edit]]:
     """Add the functions of a text that are new and valid, all of them public; refuse the others.
 
     A function is added together with the functions of the text that it needs, or not at all.
 
+    Args:
+        bounded: whether a function must keep the bounds of the original.
+
     Returns:
         The library, and an edit for each function, or for several that need each other.
-
-    Raises `SandboxError`: nothing can be loaded here.
     """
     try:
         text = read_text(source)
@@ -122,6 +113,8 @@ async def append_skills(library: Library, source: str, sleep: int) -> tuple[Libr
     functions = [name for name, definition in named.items() if definition.kind == "function"]
     edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
     needs = {name: find_dependencies(name, named) for name in functions}
+    known = {*library.by_name, *(primitive.name for primitive in library.primitives), *functions}
+    excess = {name: find_excess(named[name], known) if bounded else "" for name in functions}
     for name in sorted(set(functions) - library.named.keys(), key=lambda name: (len(needs[name]), name)):
         if name in library.named:  # it was added together with another function
             continue
@@ -133,12 +126,12 @@ async def append_skills(library: Library, source: str, sleep: int) -> tuple[Libr
         try:
             if other := [need for need in sorted(there) if library.named[need] != named[need]]:
                 raise InvalidSkill(f"{name} needs {', '.join(other)}: {TAKEN}")
-            grown = library.apply(edit, sleep=sleep)
-            await grown.check_loading()
+            if why := [excess[need] for need in functions if need in group and excess[need]]:
+                raise InvalidSkill("; ".join(why))
+            library = library.apply(edit, sleep=sleep)
         except InvalidSkill as error:
             edits.append(Edit("write", name, str(error)))
         else:
-            library = grown
             edits.append(edit)
     return library, edits or [Edit("write", "(none)", "the source must define a function at the top level")]
 
@@ -149,7 +142,8 @@ class ASI(Method):
 
     Attributes:
         style: `original` follows the authors' program: short functions, of which `find_excess` has the
-            bounds, from an episode's successful calls alone. `free` has no upper bound and shows whole turns.
+            bounds, from an episode's successful calls, each with a sentence of its thought. `free` has no
+            bounds and shows whole turns.
         successful: selects the episodes from which skills are induced, see `select_successful`.
         overflow: handling of an episode that does not fit the context. `skip` induces nothing from it;
             `discard` changes nothing in the whole sleep, as in the paper.
@@ -182,7 +176,8 @@ class ASI(Method):
                 tools.take_back("another episode of the batch overflowed the context")
                 return policy
             if proposed.strip():
-                grown, edits = await append_skills(library, proposed, tools.sleep)
+                is_bounded = self.style == "original"
+                grown, edits = append_skills(library, proposed, tools.sleep, bounded=is_bounded)
                 if any(edit.error is None for edit in edits):
                     grown, edits = await self.verified(grown, edits, played, tools)
                 library = grown
@@ -201,11 +196,6 @@ class ASI(Method):
         def propose_functions(source: str) -> str:
             """Submit the functions as one Python source, or an empty source if there is none to submit."""
             nonlocal proposed
-            if self.style == "original" and (excess := find_excess(library, source)):
-                tools.edits.extend(Edit("write", name, why) for name, why in excess.items())
-                raise ToolError(
-                    f"nothing was submitted: {'; '.join(excess.values())}. Submit all functions again"
-                )
             proposed = source
             return "The functions were submitted."
 
@@ -214,11 +204,7 @@ class ASI(Method):
             "asi/system",
             world=world(tools.env),
             episodes=describe_episodes(tools.env, tools.limits),
-            rules=skill_rules(
-                tools.env,
-                tools.model.model_config.role("inducer").string_tokens,
-                classes=self.style != "original",
-            ),
+            rules=skill_rules(tools.env, tools.model.model_config.role("inducer").string_tokens),
             example=skill_example(),
             original=self.style == "original",
             bounds=(MOST_LINES, LEAST_CALLS, MOST_CALLS),
@@ -283,9 +269,18 @@ class ASIReplay(ASI):
 
 
 def _successful_calls(played: Trajectory) -> list[str]:
-    """Return the actor's calls of primitives and skills that did not fail, without what they returned."""
-    ran = [turn.executed for turn in played.turns if turn.executed is not None]
-    return [write_call(call.name, call.arguments) for call in ran if call.kind != "tool" and not call.failed]
+    """Return the actor's calls of primitives and skills that did not fail, without what they returned. The
+    first sentence of the thought behind a call precedes it as a comment."""
+    lines = []
+    for turn in played.turns:
+        call = turn.executed
+        if call is None or call.kind == "tool" or call.failed:
+            continue
+        thought = " ".join(turn.reasoning.split())
+        sentence = re.split(r"(?<=[.!?])\s", thought, maxsplit=1)[0]
+        lines += [f"# {shorten(sentence, THOUGHT_CHARS)}"] * bool(sentence)
+        lines.append(write_call(call.name, call.arguments))
+    return lines
 
 
 def _without(library: Library, names: set[str]) -> Library:

@@ -7,9 +7,8 @@ from typing import Any
 from envs import TextEnv
 from speedrunner.agents.actor import SUBMIT_ANSWER, EpisodeLimits
 from speedrunner.agents.rendering import render
-from speedrunner.library.checks import CLASS_LIMIT
 from speedrunner.library.rules import ALLOWED_MODULES
-from speedrunner.library.signature import CLASS_TYPES, SUPPORTED
+from speedrunner.library.signature import SUPPORTED
 
 
 def quote_description(env: TextEnv) -> str:
@@ -62,7 +61,6 @@ def skill_rules(
     *,
     program: bool = False,
     documents: bool = False,
-    classes: bool = True,
 ) -> str:
     """Return the rules for skills, and the abilities of a skill.
 
@@ -70,20 +68,17 @@ def skill_rules(
         string_tokens: maximum tokens of one source, which the text states.
         program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
         documents: the actor reads skills and cannot call them; see `speedrunner.methods.skill_folder`.
-        classes: whether a source may define classes.
     """
     modules = sorted(ALLOWED_MODULES)
     return render(
         __package__,
         "rules",
         env=env,
-        types=SUPPORTED if classes else SUPPORTED.replace(CLASS_TYPES, ""),
+        types=SUPPORTED,
         modules=modules,
         string_tokens=string_tokens,
         program=program,
         documents=documents,
-        classes=classes,
-        class_chars=f"{CLASS_LIMIT:,}",
     )
 
 

@@ -124,7 +124,7 @@ def test_the_page_shows_rows_of_the_table() -> None:
         ("babyai/inducer_asi_style", "The library should contain the behavior that was observed"),
         ("babyai/inducer_skill_folder", "returns no row now, since no skill runs"),
         ("babyai/optimizer", "new notes that replace the current ones completely"),
-        ("babyai/asi", "its successful calls in order, without what they returned"),
+        ("babyai/asi", "its successful calls in order, each after the first sentence of the actor's thought"),
         ("babyai/asi_12_skills", "\n# routine_"),
         ("babyai/ace_curator_add_only", '"name":"add_items"'),
         ("babyai/ace_reflector_playbook", "The items that mattered:"),

@@ -42,17 +42,16 @@ class MyMethod(Method):
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Turn the newest batch into the next policy."""
-        # `tools.library` checks each edit as the actor's model and the sandbox need it.
+        # `tools.library` checks each edit as the actor's model needs it.
         library = tools.library(policy)
 
         # The agent's tools are typed functions; it is shown their names, types and docstrings.
-        async def write_skill(source: str) -> str:
+        def write_skill(source: str) -> str:
             """Add a skill: a typed, documented Python function that can call the environment's primitives."""
             nonlocal library
             name = ", ".join(function_names(source))
             try:
                 edited = library.write(source, public=True, sleep=tools.sleep)
-                await edited.check_loading()
             except InvalidSkill as error:
                 # What was asked for is recorded, refused or not; a `ToolError` tells the agent its mistake.
                 tools.edits.append(Edit("write", name, str(error), source=source, public=True))

@@ -17,7 +17,7 @@ PAGE_CHARS = 12_000
 class Draft:
     """A library while it is edited. It is always valid: an edit that would break it is refused.
 
-    Its tools raise `ToolError` for the inducer's mistakes, and `SandboxError` if nothing can be run here.
+    Its tools raise `ToolError` for the inducer's mistakes.
 
     Attributes:
         library: initially the library before the sleep.
@@ -36,10 +36,10 @@ class Draft:
             all_public: whether the actor is to see every skill (paper, section 6.1: an ablation).
         """
 
-        async def write_skill(source: str) -> str:
+        def write_skill(source: str) -> str:
             """Add skills, or replace skills with the same names. `source` is one function or several, with
-            the imports, constants and classes that the library does not have yet."""
-            return await self._write(source, public=True)
+            the imports and constants that the library does not have yet."""
+            return self._write(source, public=True)
 
         writing: list[Tool] = [write_skill] if all_public else [self.write_skill, self.set_visibility]
         return [
@@ -53,49 +53,47 @@ class Draft:
         return self._page([skill.name for skill in self.library.skills], self._line, first, "first")
 
     def show_skill(self, name: str, from_line: int = 0) -> str:
-        """Show the source of a skill, or of a shared constant or class, and the skills that use it.
-        `from_line` is the first line to show, counted from 0."""
+        """Show the source of a skill or of a shared constant, and the skills that use it. `from_line` is the
+        first line to show, counted from 0."""
         try:
             source = self.library.show(name)
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
         return self._page(source.split("\n"), str, from_line, "from_line")
 
-    async def write_skill(self, source: str, public: bool) -> str:
+    def write_skill(self, source: str, public: bool) -> str:
         """Add skills, or replace skills with the same names. `source` is one function or several, such as a
-        main function and its helpers, with the imports, constants and classes that the library does not have
-        yet. If `public` is true, the actor sees these functions, except those with a leading underscore."""
-        return await self._write(source, public=None if public else False)
+        main function and its helpers, with the imports and constants that the library does not have yet. If
+        `public` is true, the actor sees these functions, except those with a leading underscore."""
+        return self._write(source, public=None if public else False)
 
-    async def set_visibility(self, name: str, public: bool) -> str:
+    def set_visibility(self, name: str, public: bool) -> str:
         """Show a skill to the actor, or hide it. Other skills can call it in both cases."""
         seen = "public" if public else "private"
-        return await self._edit(Edit("visibility", name, public=public), f"{name} is now {seen}")
+        return self._edit(Edit("visibility", name, public=public), f"{name} is now {seen}")
 
-    async def edit_skill(self, name: str, old: str, new: str) -> str:
-        """Replace the text `old` with `new` in a skill, or in a shared constant or class. `old` must occur
-        there exactly once."""
-        return await self._edit(Edit("edit", name, old=old, new=new), f"{name} was changed")
+    def edit_skill(self, name: str, old: str, new: str) -> str:
+        """Replace the text `old` with `new` in a skill or in a shared constant. `old` must occur there
+        exactly once."""
+        return self._edit(Edit("edit", name, old=old, new=new), f"{name} was changed")
 
-    async def rename_skill(self, name: str, new_name: str) -> str:
+    def rename_skill(self, name: str, new_name: str) -> str:
         """Rename a skill and every call of it in the library. Docstrings are not changed."""
-        return await self._edit(Edit("rename", name, new_name=new_name), f"{name} was renamed to {new_name}")
+        return self._edit(Edit("rename", name, new_name=new_name), f"{name} was renamed to {new_name}")
 
-    async def delete_skill(self, name: str) -> str:
+    def delete_skill(self, name: str) -> str:
         """Delete a skill that no other skill calls."""
-        return await self._edit(Edit("delete", name), f"{name} was deleted")
+        return self._edit(Edit("delete", name), f"{name} was deleted")
 
-    async def _write(self, source: str, public: bool | None) -> str:
+    def _write(self, source: str, public: bool | None) -> str:
         names, known = function_names(source), self.library.by_name
         done = ", ".join(f"{name} was {'replaced' if name in known else 'added'}" for name in names)
-        return await self._edit(Edit("write", ", ".join(names), source=source, public=public), done)
+        return self._edit(Edit("write", ", ".join(names), source=source, public=public), done)
 
-    async def _edit(self, edit: Edit, done: str) -> str:
+    def _edit(self, edit: Edit, done: str) -> str:
         """Make an edit, record it, and return whether it was done or not needed. Raises `ToolError`."""
         try:
             library = self.library.apply(edit, sleep=self.sleep)
-            if library.shared != self.library.shared:
-                await library.check_loading()
         except InvalidSkill as error:
             self.edits.append(msgspec.structs.replace(edit, error=str(error)))
             raise ToolError(str(error)) from error

@@ -77,11 +77,7 @@ class Interpreter(CodeSession):
         expression or its traceback."""
         draft = _SET_DRAFT.format(source=self._draft().source)
         taken = await self.execute(draft, DRAFT_WALL_S)
-        notes = [taken.lost]
         if taken.lost:  # the process ended, and a new one has no draft yet
-            taken = await self.execute(draft, DRAFT_WALL_S)
-        if taken.error:
-            notes.append(f"the draft cannot be imported: {taken.error}")
+            await self.execute(draft, DRAFT_WALL_S)
         said = await self.execute(code, self._wall_s)
-        told = (f"[{note}]" for note in dict.fromkeys(notes) if note)
-        return "\n".join([*told, said.text or "(no output)"])
+        return "\n".join([*([f"[{taken.lost}]"] if taken.lost else []), said.text or "(no output)"])

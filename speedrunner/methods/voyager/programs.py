@@ -36,7 +36,7 @@ def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library,
     functions = _functions(text)
     if not functions:
         raise InvalidSkill("the source must define a function at the top level")
-    if others := [definition.name for definition in text if definition.kind in ("constant", "class")]:
+    if others := [one.name for one in text if one.kind in ("constant", "other") and one.name]:
         raise InvalidSkill(
             f"a program contains only functions and imports: define {', '.join(others)} inside a function"
         )
@@ -55,9 +55,7 @@ def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library,
     return grown, main
 
 
-async def add_programs(
-    library: Library, programs: Sequence[Program], sleep: int
-) -> tuple[Library, list[Edit]]:
+def add_programs(library: Library, programs: Sequence[Program], sleep: int) -> tuple[Library, list[Edit]]:
     """Add the programs of one episode, in order.
 
     The library's existing functions never change. If another function has a name, the episode's function gets
@@ -65,8 +63,6 @@ async def add_programs(
 
     Returns:
         The library, and an edit for each program that adds something.
-
-    Raises `SandboxError`: nothing can be loaded here.
     """
     edits: list[Edit] = []
     own = {word for program in programs for word in re.findall(r"\w+", program.source)}
@@ -80,7 +76,6 @@ async def add_programs(
             functions = function_names(source)
             what = ", ".join(functions) or what
             grown, _ = add_program(library, source, sleep)
-            await grown.check_loading()
         except InvalidSkill as error:
             edits.append(Edit("write", what, str(error)))
             continue

@@ -86,9 +86,7 @@ class Voyager(Method):
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs, and record which objectives were reached.
 
-        Raises:
-            InvalidPolicy: stored data is damaged.
-            SandboxError: nothing can be loaded here.
+        Raises `InvalidPolicy`: stored data is damaged.
         """
         library = tools.library(policy)
         objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
@@ -99,7 +97,7 @@ class Voyager(Method):
             return policy
         for played in batch:
             kept = decode_objectives(played.method_state, MethodState, played.episode)
-            library, edits = await add_programs(library, kept.programs, tools.sleep)
+            library, edits = add_programs(library, kept.programs, tools.sleep)
             tools.edits += edits
             objectives = objectives.merge(kept)
         return msgspec.structs.replace(library.policy(policy), method=msgspec.to_builtins(objectives))

@@ -28,9 +28,6 @@ from speedrunner.workers.sandbox.isolation import SandboxError, SandboxNotStarte
 BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the bootstrap code of a session may take."""
 
-LOAD_WALL_S = 5.0
-"""Seconds that a module may take to load."""
-
 
 class _Print(Said, tag="print"):
     text: str
@@ -214,13 +211,3 @@ def _why(error: ChannelError, child: Child) -> str:
     if isinstance(error, ChannelClosed):
         return f"the process ended: {child.death()}"
     return f"the process sent {error} and was killed"
-
-
-async def load_failure(sandbox: SandboxConfig, source: str) -> str | None:
-    """Load a module of definitions once, in a separate session. Returns why it cannot be loaded; `None` if it
-    can.
-
-    Raises `SandboxError`: no process starts.
-    """
-    async with CodeSession(sandbox) as session:
-        return (await session.execute(source, LOAD_WALL_S)).error

@@ -158,32 +158,6 @@ async def test_a_session_that_begins_anew_has_the_draft_again(folders: dict[str,
         assert await bench("library._step.__doc__, len(load_trajectories())") == "('Go.', 3)"
 
 
-ENDING = "import enum\nclass Place:\n    x = enum.sys.modules['os']._exit(3)\n"
-BROKEN = "from dataclasses import dataclass\n\n@dataclass\nclass Place:\n    x: int = 0\n    y: int\n\n"
-
-
-@pytest.mark.parametrize(
-    ("shared", "told"),
-    [
-        (
-            ENDING,
-            "[the process ended: exit status 3; the session was restarted and all its variables are lost]\n"
-            "[the draft cannot be imported: the process ended: exit status 3]",
-        ),
-        (
-            BROKEN,
-            "[the draft cannot be imported: TypeError: non-default argument 'y' follows default argument]",
-        ),
-    ],
-)
-async def test_a_draft_that_cannot_be_imported_is_told_and_the_code_runs(
-    bench: Bench, shared: str, told: str
-) -> None:
-    source = f'{shared}def place() -> str:\n    """Go."""\n    return str(Place())'
-    bench.draft = bench.draft.write(source, public=False, sleep=2)
-    assert await bench("1 + 1") == f"{told}\n2"
-
-
 async def test_primitives_are_not_available_but_can_be_put_in_place(bench: Bench) -> None:
     bench.draft = bench.draft.write(STEP, public=False, sleep=2)
     text = await bench("library._step()")

@@ -20,52 +20,52 @@ def program(*sources: str) -> Program:
     return Program("go", "\n\n\n".join(sources))
 
 
-async def library(*episodes: list[Program]) -> Library:
+def library(*episodes: list[Program]) -> Library:
     grown = Library(Racetrack().primitives)
     for number, programs in enumerate(episodes, start=1):
-        grown, edits = await add_programs(grown, programs, number)
+        grown, edits = add_programs(grown, programs, number)
         assert [edit.error for edit in edits if edit.error] == []
     return grown
 
 
-async def test_every_call_goes_where_it_went_in_the_episode() -> None:
+def test_every_call_goes_where_it_went_in_the_episode() -> None:
     """Three names of which each could be taken for the number of the one before."""
     first = [program(source("a", last="walk(1)"))]
     second = [program(source("a")), program(source("a_2", "a")), program(source("b", "a"))]
-    grown = await library(first, second)
+    grown = library(first, second)
     assert [skill.name for skill in grown.skills] == ["a", "a_3", "a_2", "b"]
     assert (grown.calls("a_2"), grown.calls("b")) == (("a_3", "look"), ("a_3", "look"))
 
 
-async def test_no_name_of_a_variable_is_given_to_a_function() -> None:
+def test_no_name_of_a_variable_is_given_to_a_function() -> None:
     odd = 'def go() -> str:\n    """Go."""\n    a_2 = look()\n    return a() + a_2'
-    grown = await library([program(source("a", last="walk(1)"))], [program(source("a"), odd)])
+    grown = library([program(source("a", last="walk(1)"))], [program(source("a"), odd)])
     assert [skill.name for skill in grown.skills] == ["a", "a_3", "go"]
     assert grown.calls("go") == ("a_3", "look")
 
 
 @pytest.mark.parametrize("damaged", ["def ( x", "X = 3", ""])
-async def test_what_somebody_has_damaged_in_the_records_is_refused(damaged: str) -> None:
-    grown, (edit, other) = await add_programs(
+def test_what_somebody_has_damaged_in_the_records_is_refused(damaged: str) -> None:
+    grown, (edit, other) = add_programs(
         Library(Racetrack().primitives), [Program("go", damaged), program(source("a"))], 1
     )
     assert (edit.name, edit.error is None, other.error) == ("(none)", False, None)
     assert [skill.name for skill in grown.skills] == ["a"]
 
 
-async def test_helpers_are_private_and_named_anew_with_their_program() -> None:
+def test_helpers_are_private_and_named_anew_with_their_program() -> None:
     one = program(source("helper", last="walk(1)"), source("go", "helper"))
     other = program(source("helper"), source("run", "helper"))
-    grown = await library([one], [other])
+    grown = library([one], [other])
     assert [(skill.name, skill.public) for skill in grown.skills] == [
         ("helper", False), ("go", True), ("helper_2", False), ("run", True),
     ]  # fmt: skip
     assert grown.calls("run") == ("helper_2", "look")
 
 
-async def test_a_program_that_is_there_word_for_word_is_not_added_again() -> None:
+def test_a_program_that_is_there_word_for_word_is_not_added_again() -> None:
     both = [program(source("a")), program(source("b", "a"))]
-    grown = await library(both, both)
+    grown = library(both, both)
     assert [(skill.name, skill.created) for skill in grown.skills] == [("a", 1), ("b", 1)]
 
 
@@ -80,44 +80,44 @@ async def test_a_program_that_is_there_word_for_word_is_not_added_again() -> Non
         (source("known"), "call those, or rename yours\nknown\\(\\): Do known\\."),
     ],
 )
-async def test_what_would_meet_others_in_the_library_is_no_program(text: str, why: str) -> None:
-    known = await library([program(source("known", last="walk(1)"))])
+def test_what_would_meet_others_in_the_library_is_no_program(text: str, why: str) -> None:
+    known = library([program(source("known", last="walk(1)"))])
     with pytest.raises(InvalidSkill, match=why):
         add_program(known, text)
 
 
-async def test_a_helper_that_is_there_word_for_word_is_shared() -> None:
+def test_a_helper_that_is_there_word_for_word_is_shared() -> None:
     helper = source("helper", last="walk(1)")
     first, second = program(helper, source("go", "helper")), program(helper, source("run", "helper"))
-    grown = await library([first], [second])
+    grown = library([first], [second])
     assert [skill.name for skill in grown.skills] == ["helper", "go", "run"]
     assert add_program(grown, second.source)[0] is grown  # also in a rollout
 
 
-async def test_equal_functions_share_a_number() -> None:
+def test_equal_functions_share_a_number() -> None:
     """Three episodes have one helper, two of them another one with its name."""
     other = source("helper")
     programs = [program(other, source(name, "helper")) for name in ("run", "jump")]
-    grown = await library([program(source("helper", last="walk(1)"), source("go", "helper"))], programs[:1])
-    grown, (edit,) = await add_programs(grown, programs[1:], 3)
+    grown = library([program(source("helper", last="walk(1)"), source("go", "helper"))], programs[:1])
+    grown, (edit,) = add_programs(grown, programs[1:], 3)
     assert [skill.name for skill in grown.skills] == ["helper", "go", "helper_2", "run", "jump"]
     assert (grown.calls("jump"), edit.name) == (("helper_2", "look"), "jump")
     assert Library(Racetrack().primitives).of(grown.policy(Policy(version=0))).skills == grown.skills
 
 
-async def test_functions_that_use_different_helpers_are_not_equal() -> None:
+def test_functions_that_use_different_helpers_are_not_equal() -> None:
     episodes = [
         [program(source("a", last=last), source("b", "a"), source("c", "b"))]
         for last in ("walk(1)", "look()")
     ]
-    grown = await library(*episodes, episodes[1])
+    grown = library(*episodes, episodes[1])
     assert [skill.name for skill in grown.skills] == ["a", "b", "c", "a_2", "b_2", "c_2"]
     assert grown.calls("c_2") == ("b_2", "look")
 
 
-async def test_a_program_that_another_one_contains_stays_public() -> None:
+def test_a_program_that_another_one_contains_stays_public() -> None:
     known = source("known", last="walk(1)")
-    grown = await library([program(known)], [program(known, source("go", "known"))])
+    grown = library([program(known)], [program(known, source("go", "known"))])
     assert [(skill.name, skill.public) for skill in grown.skills] == [("known", True), ("go", True)]
 
 
