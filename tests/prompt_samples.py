@@ -357,7 +357,7 @@ def _prompts_of_inducers(made: Samples) -> dict[str, Prompt]:
         **{f"inducer_wording_{n}": made.inducing(12, wording=n) for n in (1, 2, 3)},
         "inducer_after_overflow": made.inducing(12, sleep=2),
         "inducer_no_interpreter": made.inducing(0, interpreter="off"),
-        "inducer_no_interpreter_12_skills": made.inducing(12, interpreter="off", on_limit="discard"),
+        "inducer_no_interpreter_12_skills": made.inducing(12, interpreter="off"),
         "inducer_asi_style": made.inducing(12, prompt="asi_style"),
         "inducer_carried_history": made.inducing(12, carried=True),
         "inducer_no_interpreter_carried_history": made.inducing(12, carried=True, interpreter="off"),

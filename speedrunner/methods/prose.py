@@ -84,7 +84,5 @@ class Prose(Inducer):
         ]
         library = tools.library(policy)
         offered: list[Tool] = [draft.write_notes, draft.edit_notes]
-        if not await self.work(messages, offered, finish, history, tools, lambda: library):
-            tools.changed = ""
-            return policy
+        await self.work(messages, offered, finish, history, tools, lambda: library)
         return msgspec.structs.replace(policy, notes=draft.text)

@@ -1,13 +1,12 @@
 """Records tool calls as trees of their calls, within bounds that no skill can exceed.
 
 The worker builds the tree. Primitives are recorded where they run. The skills' process reports which skills
-ran around them; the worker accepts only calls of existing skills, in a tree of bounded size. Arguments,
-results and errors are kept whole while the tool call has room, and as short descriptions afterwards. Pure
-computation and refused calls are recorded up to a fixed number and depth of calls; calls that advance the
-world have a separate limit. Calls beyond the limits are only counted.
+ran around them; the worker accepts only calls of existing skills. Pure computation and refused calls are
+recorded up to a fixed number and depth of calls; calls beyond these limits are only counted.
 
-All tool calls of an episode share one more bound, `EPISODE_LIMIT`. After it is reached, only the tool calls
-themselves are recorded, with short results. The calls below them are counted.
+Values and errors are kept up to `CALL_LIMIT` for each tool call. All tool calls of an episode share
+`EPISODE_LIMIT`. After it is reached, only the tool calls themselves are recorded, with short results, and the
+calls below them are counted.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ import msgspec
 from speedrunner.store.records import CallNode
 from speedrunner.workers.sandbox.child.values import (
     DEPTH_LIMIT,
-    DESCRIPTION_LIMIT,
     NODE_LIMIT,
-    TEXT_LIMIT,
+    VALUE_LIMIT,
     to_json,
     valid_text,
 )
@@ -36,8 +34,11 @@ ERROR_LIMIT = 20_000
 MOST_OMITTED = 10**9
 """Largest number of unreported calls that the child may claim."""
 
-NOT_KEPT = "<not kept"
-"""Start of the record of a value that is not kept, not even as a description; its length follows."""
+NOT_KEPT = "<not kept: the record is full>"
+"""The record of a value or an error after one of the limits."""
+
+CALL_LIMIT = 4_000_000
+"""Characters of the values and errors that one tool call may record."""
 
 EPISODE_LIMIT = 16_000_000
 """Characters that the tool calls of one episode may record. Each call below them counts `CALL_CHARS`. A text
@@ -77,11 +78,10 @@ class CallTree:
         arguments: Mapping[str, Any],
         episode: EpisodeRoom,
     ) -> None:
-        self._room = TEXT_LIMIT
         self._episode = episode
+        self._least = max(episode.left - CALL_LIMIT, 0)  # what this call leaves to later ones
         self._nodes = 1
-        self._action_nodes = 0
-        self.root = CallNode(name, kind, self._arguments(arguments, TEXT_LIMIT))
+        self.root = CallNode(name, kind, self._arguments(arguments, sys.maxsize))
         self._open = [self.root]  # the recorded calls being executed, outermost first
         self._began = [time.perf_counter()]
 
@@ -111,9 +111,6 @@ class CallTree:
         least = 0 if depth else TOOL_CALL_CHARS  # the actor reads this much
         if error is None:
             node.result = self._plain(result, least)
-        elif depth == 0 and self._episode.left > 0:
-            node.error = _shorten(valid_text(error), ERROR_LIMIT)  # kept even without room in the call
-            self._take(len(node.error), node.error)
         else:
             node.error = self._error(error, least)
         for ended, began in zip(self._open[depth:], self._began[depth:], strict=True):
@@ -147,14 +144,11 @@ class CallTree:
         parent = self._open[-1]
         if acted:
             self.count_action()
-            full = self._action_nodes >= NODE_LIMIT
-            self._action_nodes += 1
-        else:
-            full = self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT
-            self._nodes += not full
-        if full or self._episode.left <= 0:
+        is_over = not acted and (self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT)
+        if is_over or self._episode.left <= 0:
             parent.omitted += 1
             return
+        self._nodes += not acted
         self._episode.left -= CALL_CHARS + len(name)
         node = CallNode(
             name,
@@ -176,57 +170,31 @@ class CallTree:
             node.actions += 1
 
     def _arguments(self, arguments: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
-        """Return the arguments to record; none if even their names would be too much."""
-        kept: dict[str, Any] = {}
-        for name, value in arguments.items():
-            if self._is_full and not least:
-                break
+        for name in arguments:
             self._take(len(name), name)
-            kept[name] = self._plain(value, least)
-        return kept
+        return {name: self._plain(value, least) for name, value in arguments.items()}
 
     def _plain(self, value: Any, least: int = 0) -> Any:
-        """Return the value to record.
-
-        Args:
-            least: characters that are kept even without room.
-        """
-        if self._is_full and not least:
-            return _describe_omitted(to_json(value, sys.maxsize)[1])
-        plain, size = to_json(value, max(self._room_left, least))
+        """Return the value to record, of which `least` characters are kept even without room."""
+        room = max(min(self._episode.left - self._least, VALUE_LIMIT), least)
+        if room <= 0:
+            return NOT_KEPT
+        plain, size = to_json(value, room)
         self._take(size, plain)
         return plain
 
     def _error(self, error: str, least: int = 0) -> str:
-        if self._is_full and not least:
-            return _describe_omitted(len(error))
-        error = valid_text(error)
-        fits = min(len(error), ERROR_LIMIT) <= self._room_left
-        error = _shorten(error, ERROR_LIMIT if fits else max(least, DESCRIPTION_LIMIT))
+        limit = ERROR_LIMIT if self._episode.left > self._least else least
+        error = _shorten(valid_text(error), limit) if limit else NOT_KEPT
         self._take(len(error), error)
         return error
 
-    @property
-    def _room_left(self) -> int:
-        """Longest value in characters that is kept whole."""
-        return min(self._room, self._episode.left)
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether there is no room for descriptions either, since they add up, too."""
-        return self._room < -TEXT_LIMIT or self._episode.left <= 0
-
     def _take(self, characters: int, plain: Any) -> None:
-        self._room -= characters
         self._episode.left -= max(characters, len(msgspec.json.encode(plain)))
 
 
 def _recorded_line(line: int | None) -> int | msgspec.UnsetType:
     return msgspec.UNSET if line is None else line
-
-
-def _describe_omitted(characters: int) -> str:
-    return f"{NOT_KEPT}: {characters} characters>"
 
 
 def _shorten(error: str, limit: int) -> str:

@@ -157,7 +157,7 @@ def test_section_3() -> None:
     assert call_tree.EPISODE_LIMIT == 16_000_000
     shown = [f'"name":"routine_{number}"' in prompt("babyai/actor_12_skills") for number in ("002", "003")]
     assert shown == [True, False]
-    assert method_options("speedrunner")["code_wall_s"] == 60.0
+    assert inducer.CODE_WALL_S == 60.0
     assert speedrunner_method.SOURCE_TOKENS == 15_000
     assert inducer.SLEEPS_SHOWN == 5
     assert in_paper("env=crafter").env.options["description"] == "paper"
@@ -204,7 +204,6 @@ def test_section_4() -> None:
 def test_section_5() -> None:
     assert {config.method.options.get("overflow", "discard") for config in experiments()} == {"discard"}
     assert method_options("asi")["overflow"] == "discard"
-    assert method_options("speedrunner")["on_limit"] == "adopt"
     near_perfect = [claim for claim in claims() if claim.paper == "near-perfect"]
     assert {(claim.low, claim.high) for claim in near_perfect} == {(0.95, None)}
     about = [claim for claim in claims() if claim.paper == "about 67%"]

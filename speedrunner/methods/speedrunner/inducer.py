@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,6 @@ from speedrunner.methods import (
     Method,
     Sees,
     SleepTools,
-    Termination,
     Tool,
     Toolbox,
     Trajectory,
@@ -37,6 +36,9 @@ from speedrunner.methods.speedrunner.interpreter import Interpreter
 READING_SHARE = 0.5
 """Share of the model's context for trajectories if there is no code interpreter."""
 
+OUTPUT_CHARS, CODE_WALL_S = 8_000, 60.0
+"""Maximum output in characters, and maximum seconds, of one piece of the inducer's code."""
+
 SLEEPS_SHOWN = 5
 """Number of latest sleeps that the prompt summarizes."""
 
@@ -47,17 +49,11 @@ class Inducer(Method):
 
     Attributes:
         inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
-        output_chars: maximum output of one piece of the inducer's code, in characters.
-        code_wall_s: maximum seconds for one piece of the inducer's code.
-        on_limit: whether the changes are adopted or discarded when calls, context or time are used up.
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
         sees: what the inducer sees of an outcome.
     """
 
     inducer_calls: AtLeastOne = 100
-    output_chars: AtLeastOne = 8000
-    code_wall_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
-    on_limit: Literal["adopt", "discard"] = "adopt"
     interpreter: Literal["on", "off"] = "on"
     sees: Sees = "score"
 
@@ -74,8 +70,9 @@ class Inducer(Method):
         history: History,
         tools: SleepTools,
         draft: Callable[[], Library],
-    ) -> bool:
-        """Let the inducer work with these tools and its interpreter. Return whether its changes count.
+    ) -> None:
+        """Let the inducer work with these tools and its interpreter. If calls, context or time are used up,
+        the changes until then count.
 
         Args:
             draft: returns the library that the interpreter can import.
@@ -92,18 +89,13 @@ class Inducer(Method):
                     await asyncio.to_thread(stack.enter_context, history.files()),  # copies may be large
                     tools.env.primitives,
                     draft,
-                    output_chars=self.output_chars,
-                    wall_s=self.code_wall_s,
+                    output_chars=OUTPUT_CHARS,
+                    wall_s=CODE_WALL_S,
                 )
                 offered = [(await stack.enter_async_context(interpreter)).execute_code, *offered]
-            termination = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
-        if termination is not Termination.SUBMITTED and self.on_limit == "discard":
-            tools.error = tools.error or f"the inducer used up its {calls} calls"
-            tools.take_back(tools.error)
-            return False
+            await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
         if tools.error is not None:
             tools.error += "; the edits accepted before that are kept"
-        return True
 
     def system_message(
         self, template: str, history: History, tools: SleepTools, wording: int, **learned: Any
@@ -120,8 +112,8 @@ class Inducer(Method):
             episodes=describe_episodes(tools.env, tools.limits),
             interpreter=self.interpreter == "on",
             memory_mb=tools.sandbox.memory_mb,
-            wall_s=f"{self.code_wall_s:g}",
-            output_chars=self.output_chars,
+            wall_s=f"{CODE_WALL_S:g}",
+            output_chars=OUTPUT_CHARS,
             sees=self.sees,
             earlier=history.earlier,
             **learned,
@@ -157,7 +149,6 @@ class Inducer(Method):
             ],
             calls=tools.calls("inducer", self.inducer_calls),
             context=context,
-            discards=self.on_limit == "discard",
             **learned,
         )
         return Message("user", text)

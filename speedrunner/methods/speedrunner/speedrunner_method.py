@@ -76,8 +76,8 @@ class SpeedRunner(Inducer):
         draft = Draft(tools.library(policy), tools.sleep, tools.edits)
         messages = self._messages(draft.library, history, tools)
         offered = draft.tools(all_public=self.visibility == "all_public")
-        is_adopted = await self.work(messages, offered, finish, history, tools, lambda: draft.library)
-        return draft.library.policy(policy) if is_adopted else policy
+        await self.work(messages, offered, finish, history, tools, lambda: draft.library)
+        return draft.library.policy(policy)
 
     def _messages(self, library: Library, history: History, tools: SleepTools) -> list[Message]:
         split, model = self.visibility == "split", tools.model

@@ -42,10 +42,7 @@ LIMITS = {
 them itself before it runs untrusted code."""
 
 START_LIMIT_S = 60.0
-"""Seconds within which a process must be ready, all tries included. No skill's time counts before that."""
-
-START_PAUSES_S = (1.0, 4.0, None)
-"""Seconds between each failed start and the next one; `None`: no further start."""
+"""Seconds within which a process must be ready. No skill's time counts before that."""
 
 END_LIMIT_S = 1.0
 """Seconds that the kernel may take to remove a killed process."""
@@ -223,8 +220,7 @@ class ChildPool:
                 self._spare = Child(self._sandbox, "skills")
 
     def take(self) -> Child:
-        """Return a process that is ready. The caller owns and ends it. If the machine is full, starts are
-        tried again.
+        """Return a process that is ready. The caller owns and ends it.
 
         Raises:
             SandboxUnavailable: this kind of sandbox cannot run here.
@@ -236,16 +232,9 @@ class ChildPool:
             with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory
                 spare.wait(deadline)
                 return spare
-        for pause_s in START_PAUSES_S:
-            try:
-                child = Child(self._sandbox, "skills")
-                child.wait(deadline)
-                return child
-            except SandboxNotStarted:
-                if pause_s is None or time.monotonic() + pause_s > deadline:
-                    raise
-                time.sleep(pause_s)
-        raise AssertionError("the last start has no pause")
+        child = Child(self._sandbox, "skills")
+        child.wait(deadline)
+        return child
 
     def close(self) -> None:
         """End the process that was not taken."""

@@ -18,24 +18,18 @@ from speedrunner.workers.sandbox.channel import (
     ChannelClosed,
     ChannelError,
     ChannelTimeout,
-    Count,
     Said,
 )
 from speedrunner.workers.sandbox.child.values import ERROR_CHARS
-from speedrunner.workers.sandbox.child_process import START_LIMIT_S, START_PAUSES_S, Child
-from speedrunner.workers.sandbox.isolation import SandboxError, SandboxNotStarted
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child
+from speedrunner.workers.sandbox.isolation import SandboxError
 
 BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the bootstrap code of a session may take."""
 
 
-class _Print(Said, tag="print"):
-    text: str
-
-
 class _Done(Said, tag="done"):
-    written: Count
-    tail: str
+    text: str
     error: str | None
 
 
@@ -57,7 +51,10 @@ class CodeResult:
 
 Result = TypeVar("Result")
 
-_SAID: msgspec.json.Decoder[_Print | _Done] = msgspec.json.Decoder(_Print | _Done)
+_DONE: msgspec.json.Decoder[_Done] = msgspec.json.Decoder(_Done)
+
+NOTE_CHARS = 100
+"""Most characters of the note in the middle of a text that is cut."""
 
 
 class CodeSession:
@@ -104,8 +101,9 @@ class CodeSession:
         """Run a piece of code.
 
         A text over the session's limit is cut in its middle, and says so. The session restarts if the code
-        does not stop when its time is up, or ends the process. It also restarts before the code runs if an
-        earlier piece left something behind that sends messages. The text reports both.
+        does not stop when its time is up, or ends the process; its output is lost then. It also restarts
+        before the code runs if an earlier piece left something behind that sends messages. The text reports
+        both.
 
         Args:
             code: the code to run.
@@ -129,23 +127,15 @@ class CodeSession:
         if isinstance(ran, CodeResult):
             text = f"[{lost}]\n{ran.text}" if lost else ran.text
             return CodeResult(text.strip("\n"), ran.error, lost)
-        printed, reason = ran
-        lost = await self._restart(reason)
-        return CodeResult(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
+        lost = await self._restart(ran)
+        return CodeResult(f"[{lost}]", ran, lost)
 
     async def _ensure_process(self) -> Child:
-        """Return the process, started if there is none. If the machine is full, the start is tried again."""
-        pauses_s = iter(START_PAUSES_S)
-        deadline = time.monotonic() + START_LIMIT_S
-        while self._child is None:
-            try:
-                # Started in this thread, since the kernel ends it with the thread that started it.
-                child = self._child = Child(self._sandbox, "code", self._mounts)
-                await self._in_thread(child, self._prepare, child, deadline)
-            except SandboxNotStarted:
-                if (pause_s := next(pauses_s)) is None:
-                    raise
-                await asyncio.sleep(pause_s)
+        """Return the process, started if there is none."""
+        if self._child is None:
+            # Started in this thread, since the kernel ends it with the thread that started it.
+            child = self._child = Child(self._sandbox, "code", self._mounts)
+            await self._in_thread(child, self._prepare, child)
         return self._child
 
     async def _restart(self, reason: str) -> str:
@@ -167,39 +157,33 @@ class CodeSession:
             self._end()
             raise
 
-    def _prepare(self, child: Child, deadline: float) -> None:
-        child.wait(deadline)
+    def _prepare(self, child: Child) -> None:
+        child.wait(time.monotonic() + START_LIMIT_S)
         deadline = time.monotonic() + BOOTSTRAP_LIMIT_S
         places = {name: child.place(name) for name in self._mounts}
         try:
             child.channel.give(("start", places, self._bootstrap), deadline)
-            while not isinstance(said := child.channel.receive(_SAID, deadline), _Done):
-                pass
+            said = child.channel.receive(_DONE, deadline)
         except ChannelError as error:
             raise SandboxError(f"a code session did not start: {type(error).__name__} {error}") from error
         child.pause()
         if said.error is not None:
             raise SandboxError(f"the bootstrap code of a code session failed:\n{said.error}")
 
-    def _run(self, child: Child, code: str, limit_s: float) -> CodeResult | tuple[str, str]:
-        """Return the result, or the printed text and why the process has to be replaced."""
-        head = ""
+    def _run(self, child: Child, code: str, limit_s: float) -> CodeResult | str:
+        """Return the result, or why the process has to be replaced; then its output is lost."""
         deadline = time.monotonic() + limit_s + STOP_S
         try:
             child.resume()
             child.channel.give(("execute", code, limit_s, self._output_chars), deadline)
-            while not isinstance(said := child.channel.receive(_SAID, deadline), _Done):
-                head = (head + said.text)[: self._output_chars]
+            said = child.channel.receive(_DONE, deadline)
             child.pause()  # it may report that it is done, and continue
         except ChannelTimeout:
-            return head, f"stopped at the time limit of {limit_s:g} s"
+            return f"stopped at the time limit of {limit_s:g} s"
         except ChannelError as error:
-            return head, _why(error, child)
-        tail = said.tail[: self._output_chars - len(head)]
-        if (missing := said.written - len(head) - len(tail)) > 0:
-            head += f"\n[cut here: {missing} of {said.written} characters are not shown]\n"
+            return _why(error, child)
         problem = said.error and said.error.partition("\n")[0][:ERROR_CHARS]
-        return CodeResult(head + tail, problem)
+        return CodeResult(said.text[: self._output_chars + NOTE_CHARS], problem)
 
     def _end(self) -> None:
         if self._child is not None:

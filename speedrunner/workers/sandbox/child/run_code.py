@@ -16,47 +16,35 @@ from .alarm import Alarm
 from .values import ERROR_CHARS, valid_text
 from .wire import Wire, encode
 
-CHUNK = 16_384
-"""Most characters of one message."""
-
 HERE = str(Path(__file__).parent)
 
 
 class Output(io.TextIOBase):
-    """Standard output and error of one piece of code.
+    """Standard output and error of one piece of code: the first and the last half of `limit` characters."""
 
-    The first half of `limit` characters is sent at once. The rest is kept as its tail, of at most the other
-    half.
-
-    Attributes:
-        written: number of characters written in total.
-        tail: the last of the characters that were not sent.
-    """
-
-    def __init__(self, wire: Wire, alarm: Alarm, limit: int) -> None:
-        self.written = 0
-        self.tail = ""
-        self._wire = wire
-        self._alarm = alarm
-        self._head_room = limit // 2
-        self._tail_room = limit - limit // 2
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._head = self._tail = ""
+        self._written = 0
 
     def writable(self) -> bool:
         """Return true."""
         return True
 
     def write(self, text: str) -> int:
-        """Send the part of the text that there is room for."""
-        self.written += len(text)
-        sent = min(len(text), self._head_room)
-        for start in range(0, sent, CHUNK):
-            body = encode(["print", valid_text(text[start : min(start + CHUNK, sent)])])
-            with self._alarm:
-                self._wire.send(body)
-        self._head_room -= sent
-        if sent < len(text):
-            self.tail = (self.tail + text[sent:])[-self._tail_room :]
+        """Keep the part of the text that there is room for."""
+        room = self._half - len(self._head)
+        self._written += len(text)
+        self._head += text[:room]
+        self._tail = (self._tail + text[room:])[-self._half :]
         return len(text)
+
+    @property
+    def text(self) -> str:
+        """Return what is kept, with a note on what is not."""
+        missing = self._written - len(self._head) - len(self._tail)
+        note = f"\n[cut here: {missing} of {self._written} characters are not shown]\n" if missing else ""
+        return valid_text(f"{self._head}{note}{self._tail}")
 
 
 def trace(error: BaseException) -> tuple[str, str]:
@@ -85,14 +73,14 @@ class Session:
         try:
             exec(compile(bootstrap, "<bootstrap>", "exec", dont_inherit=True), self._names)
         except BaseException as error:
-            self._wire.send(encode(["done", 0, "", valid_text(trace(error)[0])]))
+            self._wire.send(encode(["done", "", valid_text(trace(error)[0])]))
         else:
-            self._wire.send(encode(["done", 0, "", None]))
+            self._wire.send(encode(["done", "", None]))
 
     def execute(self, code: str, limit_s: float, limit_chars: int) -> None:
         """Run one piece of code; its output, its last expression's value and its error are printed."""
         self._pieces += 1
-        output = Output(self._wire, self._alarm, limit_chars)
+        output = Output(limit_chars)
         sys.stdout = sys.stderr = output
         file = f"<execute {self._pieces}>"
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
@@ -107,7 +95,7 @@ class Session:
             self._alarm.stop()
             text, problem = trace(error)
             output.write(text)
-        self._wire.send(encode(["done", output.written, valid_text(output.tail), problem]))
+        self._wire.send(encode(["done", output.text, problem]))
 
     def _run(self, code: str, file: str, output: Output) -> None:
         tree = compile(code, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)

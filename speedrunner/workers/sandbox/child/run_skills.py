@@ -3,7 +3,6 @@ primitives."""
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import random
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 from .alarm import Alarm, TimeLimitReached
 from .tracebacks import MODULE_FILE, Tracebacks
-from .values import DEPTH_LIMIT, DESCRIPTION_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_LIMIT, excess, to_json
+from .values import DEPTH_LIMIT, DESCRIPTION_LIMIT, NODE_LIMIT, VALUE_LIMIT, excess, to_json
 from .wire import Wire, encode
 
 
@@ -43,28 +42,6 @@ REFUSALS: dict[str, type[BaseException]] = {
 """Refusals that the worker may send instead of a primitive's result."""
 
 
-class Copy(ModuleType):
-    """A module without those that it imports: `enum.sys` would be a short way to files and clocks."""
-
-    def __init__(self, module: ModuleType) -> None:
-        super().__init__(module.__name__)
-        for name, value in vars(module).items():
-            if isinstance(value, ModuleType):
-                if sys.modules.get(f"{module.__name__}.{name}") is value:  # a part of a package
-                    vars(self)[name] = Copy(value)
-            elif name not in ("__builtins__", "__loader__", "__spec__"):
-                vars(self)[name] = value
-
-
-def import_copy(name: str, *details: Any) -> ModuleType:
-    """Import a module for skills, as `__import__` does."""
-    module = __import__(name, *details)
-    if not isinstance(module, Copy):
-        # All have the copy: dataclasses recognizes `typing.ClassVar` by the module's identity.
-        module = sys.modules[module.__name__] = Copy(module)
-    return module
-
-
 class Tracer:
     """Reports to the worker which skills run inside which, and with what result, for one tool call."""
 
@@ -75,7 +52,6 @@ class Tracer:
         self._running: list[Any] = []  # code objects of the reported skills that are running, outermost first
         self._omitted = [0]  # unreported calls, for each of them
         self._nodes = 1
-        self._room = TEXT_LIMIT
 
     @property
     def omitted(self) -> int:
@@ -116,7 +92,7 @@ class Tracer:
             arguments = bound(name, signature, args, kwargs)
         except TypeError as error:
             refusal = error
-        recorded = {parameter: self.plain(value) for parameter, value in arguments.items()}
+        recorded = {parameter: _plain(value) for parameter, value in arguments.items()}
         self._report(["enter", name, recorded, self._find_line()])
         self._omitted.append(0)
         self._running.append(getattr(function, "__code__", None))
@@ -124,7 +100,7 @@ class Tracer:
             if refusal is not None:
                 raise refusal
             result = function(**arguments)
-            plain = self.plain(result)
+            plain = _plain(result)
         except BaseException as error:
             self._leave(depth, None, self._tracebacks.describe(error))
             raise
@@ -134,13 +110,7 @@ class Tracer:
     def run(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call the skill of the tool call itself; return its result in the form that is recorded."""
         self._running.append(getattr(function, "__code__", None))
-        return self.plain(function(**arguments))
-
-    def plain(self, value: Any) -> Any:
-        """Return a value in the form that is recorded."""
-        plain, size = to_json(value, min(self._room, VALUE_LIMIT))
-        self._room -= size
-        return plain
+        return _plain(function(**arguments))
 
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
         message = ["leave", depth, sum(self._omitted[depth:]), result, error]
@@ -162,6 +132,11 @@ class Tracer:
             if excess(body):  # for example many large arguments, or characters of several bytes
                 body = encode([*message[:-2], *map(_shorten, message[-2:])])
             self._wire.send(body)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in the form that is recorded."""
+    return to_json(value, VALUE_LIMIT)[0]
 
 
 def _shorten(value: Any) -> Any:
@@ -191,7 +166,6 @@ class LoadedModule:
         random.seed(seed)  # skills may draw random numbers, and replays must repeat them
         sys.modules["skills"] = ModuleType("skills")  # dataclasses look here for the module of a class
         module = vars(sys.modules["skills"])
-        module["__builtins__"] = vars(builtins) | {"__import__": import_copy}
         module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
         try:
             code = compile(source, MODULE_FILE, "exec", dont_inherit=True)

@@ -11,16 +11,13 @@ import reprlib
 from typing import Any
 
 NODE_LIMIT = 20_000
-"""Recorded calls of one tool call. The worker records as many further calls that advance the world."""
+"""Recorded calls of one tool call, without those that advance the world."""
 
 DEPTH_LIMIT = 100
 """Levels of recorded calls; deeper calls are recorded under the deepest recorded one."""
 
-TEXT_LIMIT = 4_000_000
-"""Characters of arguments and results of one tool call that are kept whole; see `VALUE_CHARS`."""
-
 VALUE_LIMIT = 1_000_000
-"""Characters of one argument or result that is sent whole from the child to the worker."""
+"""Characters of one argument or result that is recorded whole; see `VALUE_CHARS`."""
 
 VALUE_CHARS = 20
 """Characters that every value counts in addition to its text, for its work and memory."""

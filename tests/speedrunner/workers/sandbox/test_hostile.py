@@ -280,7 +280,7 @@ async def test_skills_stand_still_between_tool_calls(pool: WorkerPool) -> None:
 
 @pytest.mark.parametrize("session", KINDS, indirect=True)
 async def test_a_code_session_stands_still_between_pieces(session: CodeSession) -> None:
-    forged = "say('done', 0, '', None)\nwhile True: pass"
+    forged = "say('done', '', None)\nwhile True: pass"
     assert (await session.execute(forged, HANGS_S)).error is None
     await until(lambda: states(session._child._process.pid) == {"T"})
     assert (await session.execute("1 + 1", SHORT_S)).lost  # it goes on where it was, and is killed
