@@ -198,6 +198,6 @@ def _no_java(said: str) -> str:
     if limit == resource.RLIM_INFINITY or limit >= ADDRESS_MIB << 20:
         return text
     return (
-        f"{text}; the address space is limited to {limit >> 20:,} MiB, and Java may need {ADDRESS_MIB:,}: raise"
-        " the limit (ulimit -v unlimited)"
+        f"{text}; the address space is limited to {limit >> 20:,} MiB, and Java may need {ADDRESS_MIB:,}:"
+        " raise the limit (ulimit -v unlimited)"
     )
