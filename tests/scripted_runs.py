@@ -79,17 +79,6 @@ async def scripted_model(
             await engine.close()
 
 
-def hosted_model_config(folder: Path, engine: ScriptedEngine) -> Path:
-    """The model config of a hosted model, with prices of its own, whose key stands in `TOY_KEY`."""
-    model_config = folder / "large.yaml"
-    model_config.write_text(
-        f"name: large\ncontext: 100000\napi: chat\nbase_url: {engine.endpoint}\n"
-        "api_key_env: TOY_KEY\ntried: in tests\nprices: {uncached: 100, cached: 100, output: 100}\n"
-        "roles:\n  actor: {string_tokens: 100}\n  inducer: {string_tokens: 3000}\n"
-    )
-    return model_config
-
-
 @dataclass
 class ScriptedRun:
     """One run's directory, model config and scripted engine; plays it in this process or as a user would."""

@@ -41,7 +41,7 @@ def names(run: Path) -> list[str]:
         config = load(run).settings
     except (InvalidConfig, StorageError):
         return []
-    return [config.env.name, config.method.name, config.model.name, config.model.inducer_name or ""]
+    return [config.env.name, config.method.name, config.model.name]
 
 
 def trusting(run: Path) -> list[str]:

@@ -127,20 +127,14 @@ class Actor:
 
     Args:
         env: only its rules are read; episodes run in workers.
-        model: the model that plays the actor.
+        model: the model that plays all roles.
         config: sets the budgets of an episode (next to the environment's limits) and of the sandbox.
-        others: the model for every other role of an episode; `None`: the same model.
     """
 
-    def __init__(self, env: TextEnv, model: Model, config: Config, others: Model | None = None) -> None:
+    def __init__(self, env: TextEnv, model: Model, config: Config) -> None:
         self.env = env
         self.config = config
-        self._model = model
-        self._others = others or model
-
-    def model(self, role: str) -> Model:
-        """Return the model that plays a role."""
-        return self._model if role == "actor" else self._others
+        self.model = model
 
     def converse(
         self, role: str, messages: list[Message], tools: Sequence[ToolSpec], labels: Labels, key: str
@@ -150,8 +144,7 @@ class Actor:
         Args:
             key: names it among all conversations of the run, for the seeds of its requests.
         """
-        model = self.model(role)
-        conversation = model.converse(role, plain_messages(messages), list(tools), labels.plain())
+        conversation = self.model.converse(role, plain_messages(messages), list(tools), labels.plain())
         conversation.seed_key = f"{self.config.run.seed}/{key}"
         return conversation
 
@@ -160,30 +153,30 @@ class Actor:
         """Return the limits of one episode."""
         run = self.config.run
         return EpisodeLimits(
-            llm_calls=self._model.model_config.role("actor").calls(self.env.limits.llm_calls),
+            llm_calls=self.model.model_config.role("actor").calls(self.env.limits.llm_calls),
             actions=self.env.limits.actions,
             wall_s=run.wall_clock_s,
             answers_count=run.wall_clock == "all",
-            context=self._model.model_config.context,
+            context=self.model.model_config.context,
             repeats=run.stop_after_repeats,
         )
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
         """Return the token ids that every episode of `spec` starts with; empty on the chat API."""
         messages, tools = self._any_messages(spec), spec.list_tools(self.env)
-        return self.model(spec.role).shared_prefix(spec.role, messages, tools)
+        return self.model.shared_prefix(spec.role, messages, tools)
 
     async def warm(self, spec: ActorSpec, labels: Labels) -> None:
         """Send the shared prefix alone, before the episodes start. See `serving.model.Model.warm`."""
         messages, tools = self._any_messages(spec), spec.list_tools(self.env)
-        await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
+        await self.model.warm(spec.role, messages, tools, labels.plain())
 
     def library(self, policy: Policy) -> Library:
         """Return the policy's skills for editing. The library refuses skills that the actor could not call.
 
         Raises `InvalidPolicy`: the policy on disk is damaged.
         """
-        return Library(self.env.primitives, check=self._model.check_tool).of(policy)
+        return Library(self.env.primitives, check=self.model.check_tool).of(policy)
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:
         return plain_messages(spec.messages(self.env, Opening("", ""), self.config.run.wording))

@@ -187,7 +187,7 @@ class EpisodeContext:
 
     def _tools(self, toolbox: Toolbox, role: str) -> Execute:
         """Return the function that runs a role's calls: the toolbox its own tools, the world all others."""
-        most = self._actor.model(role).model_config.role(role).string_tokens
+        most = self._actor.model.model_config.role(role).string_tokens
         own = {tool.name for tool in toolbox.specs}
 
         async def execute(call: ToolCall) -> ToolReply:
@@ -205,7 +205,7 @@ class EpisodeContext:
         most_repeats: int = 0,
     ) -> Termination:
         number, self._conversations = self._conversations, self._conversations + 1
-        key, settings = self._trajectory.episode, self._actor.model(role).model_config.role(role)
+        key, settings = self._trajectory.episode, self._actor.model.model_config.role(role)
         most = settings.calls(self.clock.llm_calls if llm_calls is None else llm_calls)
         place = f"{key}/{self._trajectory.attempt}/{role}/{number}"
 

@@ -45,8 +45,7 @@ def with_tools(turn: Turn, role: str, policy: int, run: RunData) -> Turn:
     lists = [row.tools for row in run.tools if (row.role, row.policy) == (role, policy)]
     if len(lists) != 1 or not turn.messages or turn.messages[0].role != "system":
         return turn
-    process = run.processes[-1]
-    model_config = process.actor if role == "actor" else process.inducer
+    model_config = run.processes[-1].model
     name = model_config.tool_format if model_config.tools_in == "system" else None
     form = FORMATS[name].form if name else ""
     sections = system_sections(lists[0] if name else [], form, model_config.text_reasoning(role))

@@ -26,7 +26,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import Status
 from speedrunner.plain.plain_yaml import write_yaml
-from speedrunner.runs.setup import Setup, actor_model_config, set_up
+from speedrunner.runs.setup import Setup, choose_model_config, set_up
 from speedrunner.runs.stored_setup import compose_stored
 from speedrunner.store.files import write_folder
 from speedrunner.store.run_data import load
@@ -196,7 +196,7 @@ def tools(
     Example: speedrunner bench probe tools model=tiny-random --count 100
     """
     config = compose(overrides or [])
-    model_config = actor_model_config(config)
+    model_config = choose_model_config(config)
     show_measured(lambda status: measure_tools(model_config, config, count, in_flight, status), as_json)
 
 
@@ -212,4 +212,4 @@ def cache(
     Example: speedrunner bench probe cache model=tiny-random
     """
     config = compose(overrides or [])
-    show_measured(lambda status: measure_cache(actor_model_config(config), config, turns, status), as_json)
+    show_measured(lambda status: measure_cache(choose_model_config(config), config, turns, status), as_json)

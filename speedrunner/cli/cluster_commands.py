@@ -24,7 +24,7 @@ from speedrunner.cluster.doctor import examine
 from speedrunner.cluster.needs import find_needs, prepare_needs
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.runs.setup import actor_model_config
+from speedrunner.runs.setup import choose_model_config
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 
 POLL_S = 0.5
@@ -85,7 +85,7 @@ def serve(
             f"serving.url={config.serving.url} is a running server, but `serve` starts one: remove"
             " serving.url"
         )
-    model_config = actor_model_config(config)
+    model_config = choose_model_config(config)
     if print_:
         gpus = read_gpus().usable
         if model_config.gpus and not gpus:

@@ -23,7 +23,7 @@ from speedrunner.config.compose import compose
 from speedrunner.methods.method_base import check_returned
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.servers import fit_models, serve_models
+from speedrunner.runs.servers import fit_model, serve_model
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.records import Labels, Termination, Turn
 
@@ -44,7 +44,7 @@ def episode(overrides: Overrides = None) -> None:
 
 async def _play_episode(setup: Setup, console: SafeConsole) -> None:
     """Play the chosen task once with the initial policy; the logs of servers are in a temporary folder."""
-    check_keys(setup.services)
+    check_keys([setup.service])
     method, task, policy = setup.method, choose_task(setup), setup.initial_policy()
     spec = check_returned(method, "agent", method.agent(policy, task, setup.env), ActorSpec)
     spec = spec.with_part(setup.config.library)
@@ -59,13 +59,13 @@ async def _play_episode(setup: Setup, console: SafeConsole) -> None:
         async with setup.workers(1) as pool, pool.worker() as worker:
             # Reports a missing task before a server starts.
             await worker.reset(task, spec.library.module(), setup.env.limits.actions)
-            fitted = await fit_models(setup, progress.say)
+            fitted = await fit_model(setup, progress.say)
             async with (
-                serve_models(fitted, Path(folder), progress) as engines,
-                engines.open_models(fitted, lambda row: None) as (model, others),
+                serve_model(fitted, Path(folder, "server.log"), progress) as served,
+                served.open_client(fitted, lambda row: None) as model,
             ):
                 played = await play_episode(
-                    Actor(setup.env, model, setup.config, others),
+                    Actor(setup.env, model, setup.config),
                     Episode("episode", task, policy=0),
                     spec,
                     worker,
@@ -76,10 +76,8 @@ async def _play_episode(setup: Setup, console: SafeConsole) -> None:
     console.say(f"=== {short_headline(played)}")
     if played.termination.is_fault:
         raise RunStopped(f"the episode ended by {played.termination}: {played.error}")
-    usage, cost = played.usage, 0.0
-    for turn in played.turns:
-        model_config = setup.model_config if turn.role == "actor" else setup.inducer_model_config
-        cost += setup.prices[model_config.name].cost(turn.usage)
+    usage = played.usage
+    cost = sum(setup.prices.cost(turn.usage) for turn in played.turns)
     console.say(
         f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens; {cost:.6f} USD"
     )

@@ -70,7 +70,7 @@ def model_files(needs: Needs) -> Iterator[Finding]:
 
 def servers(needs: Needs) -> Iterator[Finding]:
     """Check that each named server runs and serves its model."""
-    for model_config, options in list_once(service for setup in needs.setups for service in setup.services):
+    for model_config, options in list_once(setup.service for setup in needs.setups):
         if options.url is None or model_config.hosted:
             continue
         name = f"server of {model_config.name}"
@@ -103,7 +103,7 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
 def gpus(needs: Needs) -> Iterator[Finding]:
     """Check whether this machine's GPUs can serve the models, and their caches."""
     gpu_report = read_gpus() if needs.gpus else GpuReport()
-    together = list_once(setup.started_models for setup in needs.setups)
+    together = list_once([setup.model_config] for setup in needs.setups if setup.starts_server)
     findings = list(check_gpus(together, gpu_report, needs.gpus, needs.doctor))
     yield from findings
     failed = {finding.name for finding in findings if finding.level == "failed"}

@@ -42,16 +42,12 @@ class Needs:
 
     @property
     def model_configs(self) -> list[ModelConfig]:
-        """The models of all roles, as the runs adapt them."""
-        return list_once(
-            model_config
-            for setup in self.setups
-            for model_config in (setup.model_config, setup.inducer_model_config)
-        )
+        """The models, as the runs adapt them."""
+        return list_once(setup.model_config for setup in self.setups)
 
     @property
     def gpus(self) -> int:
-        """Most GPUs that the servers of one run take."""
+        """Most GPUs that the server of one run takes."""
         return max(setup.needed_gpus for setup in self.setups)
 
     @property

@@ -182,7 +182,7 @@ def _needed_gpus(part: Sequence[PlannedRun], cluster: Cluster) -> int:
         if run.setup.needed_gpus > cluster.gpus:
             raise InvalidConfig(
                 f"{run.place}{run.setup.needed_gpus} GPUs on one node are needed for"
-                f" {' and '.join(model.name for model in run.setup.started_models)}, and the cluster's nodes"
+                f" {run.setup.model_config.name}, and the cluster's nodes"
                 f" have {cluster.gpus} (cluster.gpus)"
             )
     return max((run.setup.needed_gpus for run in part), default=0)

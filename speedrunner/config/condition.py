@@ -45,19 +45,16 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelVariant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The models of a run, and the changes to their configs that are part of a name."""
+    """The model of a run, and the changes to its config that are part of a name."""
 
-    actor: str
-    inducer: str = ""
-    """Empty: the actor's."""
+    name: str
     has_cache: bool = True
     context: int | None = None
     actor_thinking: int | None = None
     inducer_thinking: int | None = None
 
     def __str__(self) -> str:
-        text = self.actor + (f"+{self.inducer}" if self.inducer else "")
-        text += "" if self.has_cache else "-uncached"
+        text = self.name if self.has_cache else f"{self.name}-uncached"
         text += "" if self.context is None else f"-context{self.context}"
         for role, tokens in (("actor", self.actor_thinking), ("inducer", self.inducer_thinking)):
             text += "" if tokens is None else f"-{role}_thinking{tokens}"
@@ -65,8 +62,8 @@ class ModelVariant(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def unchanged(self) -> ModelVariant:
-        """Return the same models without changes."""
-        return ModelVariant(self.actor, self.inducer)
+        """Return the same model without changes."""
+        return ModelVariant(self.name)
 
 
 class Treatment(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -75,10 +75,8 @@ def _plain_option(value: object) -> Option:
 
 
 def _choose_model(model: ModelOptions) -> ModelVariant:
-    inducer = model.inducer_name or model.name
     return ModelVariant(
         _name_model_config(model.name),
-        _name_model_config(inducer) if inducer != model.name else "",
         has_cache=model.prefix_caching is not False,
         context=model.context,
         actor_thinking=model.actor.get(THINKING),

@@ -119,12 +119,10 @@ class LibraryConfig(msgspec.Struct, frozen=True):
 
 
 class ModelOptions(msgspec.Struct, frozen=True):
-    """The models of the roles."""
+    """The model of all roles."""
 
     #: Name of a model config in `models/`, or the path of any model config's `.yaml` file.
     name: Text
-    #: Model config for the inducer and every other role except the actor; `None`: the actor's.
-    inducer_name: Text | None = None
     #: Changes to the actor's budgets and sampling in the model config: fields of `Role` in
     #: serving/model_config.py, such as `model.actor.thinking_tokens`.
     actor: dict[str, Any] = {}
@@ -381,8 +379,8 @@ def differences(before: Config, after: Config) -> list[str]:
 
 def _settings_of_results(config: Config) -> dict[str, Any]:
     settings = {key: value for key, value in flat(to_mapping(config)).items() if changes_results(key)}
-    names = {key: settings[key] for key in ("model.name", "model.inducer_name")}
-    return settings | {key: "a file" for key, name in names.items() if str(name).endswith((".yaml", ".yml"))}
+    is_file = str(settings["model.name"]).endswith((".yaml", ".yml"))
+    return settings | {"model.name": "a file"} if is_file else settings
 
 
 def _with_options_apart(section: object) -> object:

@@ -120,7 +120,7 @@ class SleepTools:
         self.changed = ""
         self.shown: float | None = None
         self.env = actor.env
-        self.model = actor.model("inducer")
+        self.model = actor.model
         self.library = actor.library
         self.limits = actor.limits
         self.sandbox = actor.config.sandbox
@@ -136,7 +136,7 @@ class SleepTools:
     def calls(self, role: str, most: int) -> int:
         """Return the maximum requests of a role: the method's number, or the model config's if
         that is less."""
-        return self.actor.model(role).model_config.role(role).calls(most)
+        return self.actor.model.model_config.role(role).calls(most)
 
     def fell_short(self, why: str) -> None:
         """Record why the sleep did not do all its work."""
@@ -166,7 +166,7 @@ class SleepTools:
         # Recorded turns were in time, and their edits count, however late they are repeated.
         clock = Clock(self.calls(role, llm_calls), None if left else self._deadline())
 
-        model = self.actor.model(role)
+        model = self.actor.model
         context, settings = model.model_config.context, model.model_config.role(role)
 
         async def execute(call: ToolCall) -> ToolReply:

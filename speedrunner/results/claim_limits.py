@@ -63,6 +63,6 @@ def note_left_out(conditions: Sequence[Condition]) -> list[str]:
 def _other_limits(run: RunResult) -> list[str]:
     """Return `list_other_limits`, and a limit of the actor's calls from its model config."""
     limits = list_other_limits(run.config)
-    calls = run.processes[-1].actor.role("actor").max_calls if run.processes else None
+    calls = run.processes[-1].model.role("actor").max_calls if run.processes else None
     from_file = calls is not None and CALLS[0] not in flat(to_mapping(run.config))
     return limits + [f"{CALLS[0]}={calls} (the default)"] * from_file

@@ -18,7 +18,7 @@ from speedrunner.results.means import Spread, spread
 from speedrunner.results.run_result import RunResult
 
 NAMED = (
-    *("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching", "model.context"),
+    *("env.", "method.", "model.name", "model.prefix_caching", "model.context"),
     *("model.actor.thinking_tokens", "model.inducer.thinking_tokens"),
 )
 """Keys that `ConditionId` has."""

@@ -172,7 +172,7 @@ def note_refusals(conditions: Sequence[Condition]) -> list[str]:
 
 def _limits(run: RunResult) -> dict[str, int | str]:
     """Return the limits of an episode that a run sets."""
-    calls = run.processes[-1].actor.role("actor").max_calls if run.processes else None
+    calls = run.processes[-1].model.role("actor").max_calls if run.processes else None
     actions = run.config.run.max_actions
     return {"run.max_actions": actions or "default", "model.actor.max_calls": calls or "default"}
 

@@ -135,8 +135,6 @@ def _compare_number(
     last = [run.checkpoints.iloc[-1] for runs in asked for run in runs if run.points]
     cut = max((float(row[[*CUT]].sum()) for row in last), default=0.0)
     words = ["speedrunner", "sweep", f"experiment={number.experiment}", f"model={chosen.name}"]
-    if chosen.inducer_name is not None:
-        words.append(f"model.inducer_name={chosen.inducer_name}")
     is_complete = all(len(runs) >= SEEDS and not any(run.unfinished for run in runs) for runs in asked)
     return PaperComparison(
         paper=number,

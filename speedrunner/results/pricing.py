@@ -140,11 +140,10 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
             f"{run.path} has no prices: processes.jsonl, which records them, has no complete row"
         )
     newest = run.processes[-1]
-    model_configs = {model_config.name: model_config for model_config in (newest.actor, newest.inducer)}
     chosen = run.settings.prices if prices is None else price_list(prices)
     book = PriceBook(OWN, newest.prices, chosen.measured_whole)
     if prices is not None:
-        own = {name: model_config.prices for name, model_config in model_configs.items()}
+        own = {newest.model.name: newest.model.prices}
         if chosen.whole:
             own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
         lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
@@ -194,10 +193,11 @@ def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
         notes = [f"USD are outside the measured range of {book.name}: {' and '.join(notes)}"] * bool(notes)
     found: dict[str, None] = {}
     for process in processes:
-        played = {engine_of(process.versions): measured.engine}
-        for model_config in (process.actor, process.inducer):
-            played[model_config.name] = measured.model
-            played[hardware_of(process.machine, model_config.gpus)] = measured.hardware
+        played = {
+            engine_of(process.versions): measured.engine,
+            process.model.name: measured.model,
+            hardware_of(process.machine, process.model.gpus): measured.hardware,
+        }
         found |= {f"{here}, not {there}": None for here, there in played.items() if here != there}
     text = f"USD are estimates by prices measured elsewhere ({book.name}): played with {'; '.join(found)}"
     return notes + [text] * bool(found)

@@ -69,22 +69,14 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
     Raises:
         InvalidModelConfig, ServerFailed: a model's folder is missing, or cannot be created.
     """
-    here = checkout(setup)
-    model_configs = {
-        model_config.name: model_config for model_config in (setup.model_config, setup.inducer_model_config)
-    }
+    here, model_config = checkout(setup), setup.model_config
     return Process(
         started=round(time.time(), 3),
         host=platform.node(),
         pid=os.getpid(),
-        actor=setup.model_config,
-        inducer=setup.inducer_model_config,
-        models={
-            name: model_files(model_config, say)
-            for name, model_config in model_configs.items()
-            if not model_config.hosted
-        },
-        prices=setup.prices,
+        model=model_config,
+        models={} if model_config.hosted else {model_config.name: model_files(model_config, say)},
+        prices={model_config.name: setup.prices},
         env=here["env"],
         prompts=here["prompts"],
         code=here["code"],

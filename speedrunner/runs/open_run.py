@@ -1,12 +1,12 @@
 """Open the directory of a run, new or resumed, and play the run's unfinished steps.
 
-A process may continue a stored run with the same configuration and the same contexts.
+A process may continue a stored run with the same configuration and the same context.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,6 @@ import msgspec
 from rich.console import Console
 
 from serving.meter import LedgerRow, Reconciliation
-from serving.model_config import ModelConfig
 from serving.options import check_keys
 from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor
@@ -25,8 +24,8 @@ from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress, Ticks
-from speedrunner.runs.servers import Engines
-from speedrunner.runs.setup import Setup, check_models, find_policy, first_policy
+from speedrunner.runs.servers import ServedModel
+from speedrunner.runs.setup import Setup, check_model, find_policy, first_policy
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy, Process, attempts
@@ -41,7 +40,7 @@ class OpenRun:
     """An unfinished run with a directory that this process owns.
 
     Attributes:
-        setup: includes the contexts that its models have in this run.
+        setup: includes the context that its model has in this run.
         attempts: number of attempts at each episode and sleep so far.
     """
 
@@ -52,12 +51,12 @@ class OpenRun:
     attempts: dict[str, int]
     progress: Progress
 
-    def store_reconciliations(self, reconciliations: list[Reconciliation]) -> None:
-        """Store the reconciliations. Ignore a disk error, because the error that stopped the run is reported
+    def store_reconciliation(self, reconciliation: Reconciliation | None) -> None:
+        """Store a reconciliation. Ignore a disk error, because the error that stopped the run is reported
         first."""
         with suppress(StorageError):
-            if reconciliations:
-                self.directory.append_reconciliations(reconciliations)
+            if reconciliation is not None:
+                self.directory.append_reconciliation(reconciliation)
 
     def create_workers(self) -> WorkerPool:
         """Create workers for all episodes that can be in flight; they start in parallel with the engine."""
@@ -68,7 +67,11 @@ class OpenRun:
         return self.setup.workers(size, self.directory.files.worker_log)
 
     async def play(
-        self, engines: Engines, pool: WorkerPool, shutdown: Shutdown, slots: asyncio.Semaphore | None = None
+        self,
+        served: ServedModel,
+        pool: WorkerPool,
+        shutdown: Shutdown,
+        slots: asyncio.Semaphore | None = None,
     ) -> None:
         """Play the unfinished steps in the workers of `pool`. Raises the errors of `Executor.execute`.
 
@@ -79,15 +82,15 @@ class OpenRun:
         is_capped = setup.config.serving.spending_cap_usd is not None
         # Reading the ledger takes seconds.
         spent = _spent_usd(directory.read().iterate_ledger(), setup.prices) if is_capped else 0.0
-        async with engines.open_models(setup, directory.append_request, spent) as (model, others):
-            await engines.check(model, others)
-            model.note_tools = others.note_tools = directory.append_tools
+        async with served.open_client(setup, directory.append_request, spent) as model:
+            await served.check.require(model)
+            model.note_tools = directory.append_tools
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
-            self.progress.begin(model.engine.meter, lambda: engines.actor.queued)
+            self.progress.begin(model.engine.meter, lambda: served.deployment.queued)
             executor = Executor(
                 directory=directory,
                 method=setup.method,
-                actor=Actor(setup.env, model, setup.config, others),
+                actor=Actor(setup.env, model, setup.config),
                 pool=pool,
                 progress=self.progress,
                 shutdown=shutdown,
@@ -98,15 +101,9 @@ class OpenRun:
                 await executor.execute(self.left)
 
 
-def _spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
-    """Return the cost of requests in USD; a request with unknown usage costs its maximum.
-
-    Args:
-        prices: by model. A model without prices (its model config was renamed) costs as much as the most
-            expensive one.
-    """
-    dearest = max(prices.values(), key=lambda list_: list_.output)
-    return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)
+def _spent_usd(rows: Iterable[LedgerRow], prices: Prices) -> float:
+    """Return the cost of requests in USD; a request with unknown usage costs its maximum."""
+    return sum(prices.cost(row.usage or row.at_most or Usage()) for row in rows)
 
 
 @asynccontextmanager
@@ -120,7 +117,7 @@ async def open_run(
     """Own a run's directory while the context lasts; yield `None` if the run is finished.
 
     Args:
-        fit: returns a setup with models that fit the GPUs here, or their server.
+        fit: returns a setup with a model that fits the GPUs here, or its server.
         name, ticks: prefix of each progress line, and their times, if several runs share a terminal.
 
     Raises:
@@ -134,7 +131,7 @@ async def open_run(
     initial, first_prompt = None, 0
     if not (path / "config.yaml").exists():  # checked before a folder is created
         initial = setup.initial_policy()
-        first_prompt = check_models(setup, initial)
+        first_prompt = check_model(setup, initial)
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         if stored.files.config.exists():
@@ -144,7 +141,7 @@ async def open_run(
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)
             yield None
             return
-        check_keys(setup.services)
+        check_keys([setup.service])
         # Reads the ledger, so a damaged one is reported before a server starts.
         tried = attempts(stored.iterate_ledger(), stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)
@@ -153,7 +150,7 @@ async def open_run(
         with claim, Progress(console, episodes, before, name, ticks) as progress:
             setup = await fit(setup)
             process = identify_process(stored, setup, progress.waiting)
-            setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
+            setup = replace(setup, model_config=process.model)
             if first_prompt >= (context := setup.model_config.context):
                 progress.say(
                     f"warning: the actor's first prompt has at least {first_prompt:,} tokens, and its context"
@@ -202,7 +199,7 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Ite
 def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:
     """Return the record of this process, if it may resume the run.
 
-    Raises the errors of `identity`, `with_recorded_contexts` and `accept_changes`, and `RunDirectoryError` if
+    Raises the errors of `identity`, `with_recorded_context` and `accept_changes`, and `RunDirectoryError` if
     the run has episodes and no record of the process that played them.
 
     Args:
@@ -214,7 +211,7 @@ def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> 
             f"{run.path} has episodes, but no {run.files.processes.name}, which says with which inputs they"
             " were played: restore that file, or start another run with run.dir=NEW"
         )
-    process = identity(with_recorded_contexts(run.path, before, setup), say)
+    process = identity(with_recorded_context(run.path, before, setup), say)
     if before:
         process = accept_changes(run.path, before[-1], process, accept=setup.config.run.accept_changes)
     return process
@@ -237,8 +234,8 @@ def _name_causes(changed: Sequence[str]) -> list[str]:
     return [*causes, *(line for line in changed if not line.startswith(sections))]
 
 
-def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
-    """Return the setup with the contexts that a run has recorded, even if more would fit here.
+def with_recorded_context(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
+    """Return the setup with the context that a run has recorded, even if more would fit here.
 
     A run is one experiment: its episodes must not get longer after a move to a larger GPU.
 
@@ -246,25 +243,16 @@ def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setu
         path: the run's directory.
         processes: the processes that worked on the run so far.
 
-    Raises `RunDirectoryError`: a model has less context here.
+    Raises `RunDirectoryError`: the model has less context here.
     """
-    if not processes:
+    here = setup.model_config
+    if not processes or here.hosted or processes[-1].model.name != here.name:
         return setup
-    before = processes[-1]
-    actor = _with_recorded_context(path, before.actor, setup.model_config)
-    others = actor
-    if setup.inducer_model_config is not setup.model_config:
-        others = _with_recorded_context(path, before.inducer, setup.inducer_model_config)
-    return replace(setup, model_config=actor, inducer_model_config=others)
-
-
-def _with_recorded_context(path: Path, before: ModelConfig, model_config: ModelConfig) -> ModelConfig:
-    if model_config.hosted or before.name != model_config.name or before.context == model_config.context:
-        return model_config
-    if before.context > model_config.context:
+    context = processes[-1].model.context
+    if context > here.context:
         raise RunDirectoryError(
-            f"{path} has a context of {before.context:,} tokens, but {model_config.name} has"
-            f" {model_config.context:,} here: resume it on larger GPUs or with a server that has"
-            f" --max-model-len {before.context}, or start another run with run.dir=NEW"
+            f"{path} has a context of {context:,} tokens, but {here.name} has {here.context:,} here: resume"
+            f" it on larger GPUs or with a server that has --max-model-len {context}, or start another run"
+            " with run.dir=NEW"
         )
-    return msgspec.structs.replace(model_config, context=before.context)
+    return replace(setup, model_config=msgspec.structs.replace(here, context=context))

@@ -114,7 +114,7 @@ def list_unfinished(planned: PlannedRun) -> list[Due]:
 def is_unfinished(planned: PlannedRun) -> bool:
     """Return whether a run has unfinished steps. Raises if it cannot start or resume, or lacks an API key."""
     if left := list_unfinished(planned):
-        check_keys(planned.setup.services)
+        check_keys([planned.setup.service])
     return bool(left)
 
 
@@ -210,7 +210,7 @@ def describe_plan(runs: Iterable[PlannedRun]) -> Iterator[str]:
         calls = setup.method.sleep_calls
         if sleeps and not calls:
             unlimited[setup.config.method.name] = None
-        sleep_calls = setup.inducer_model_config.role("inducer").calls(calls) if calls else 0
+        sleep_calls = setup.model_config.role("inducer").calls(calls) if calls else 0
         requests = episodes * setup.env.limits.llm_calls + sleeps * sleep_calls
         own += Counter(runs=1, episodes=episodes, sleeps=sleeps, requests=requests)
         notes |= dict.fromkeys(_list_notes(setup))

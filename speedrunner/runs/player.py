@@ -17,7 +17,7 @@ from speedrunner.plain.console import visible
 from speedrunner.runs.open_run import OpenRun, open_run
 from speedrunner.runs.planned_runs import AHEAD, PlannedRun, is_unfinished, split_by_server
 from speedrunner.runs.progress import Progress, Ticks
-from speedrunner.runs.servers import Engines, fit_models, serve_models
+from speedrunner.runs.servers import ServedModel, fit_model, serve_model
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.discovery import is_for_people
@@ -82,12 +82,13 @@ async def play_runs(
     groups = split_by_server(left)
     for group in groups:
 
-        async def play(group: Sequence[PlannedRun] = group) -> list[Reconciliation]:
+        async def play(group: Sequence[PlannedRun] = group) -> Reconciliation | None:
             queue = [run for run in group if run.path in unfinished and run.path not in session.failures]
             return await _RunsOfServer(session, queue).play()
 
         try:
-            reconciliations += await survive_deaths(play, shutdown, session.say)
+            if reconciliation := await survive_deaths(play, shutdown, session.say):
+                reconciliations.append(reconciliation)
         except ServingError as error:
             if len(groups) == 1:
                 raise
@@ -168,8 +169,8 @@ class _RunsOfServer:
         self._queue = queue
         self._slots = None if session.at_once is None else asyncio.Semaphore(session.at_once)
         self._server_setup: Setup | None = None
-        """The models with the shared server's contexts; resumed runs may use less of their context."""
-        self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
+        """The model with the shared server's context; resumed runs may use less of it."""
+        self._served: asyncio.Future[ServedModel] = asyncio.get_running_loop().create_future()
         self._active: dict[asyncio.Task[None], PlannedRun] = {}
         self._opened: list[OpenRun] = []
         self._workers: list[AsyncExitStack] = []
@@ -183,17 +184,17 @@ class _RunsOfServer:
         self._death: ServerDied | None = None
         """The death of the server, which ends all runs; raised when they have ended."""
 
-    async def play(self) -> list[Reconciliation]:
-        """Play the runs to their ends. Return the engines' reconciliations."""
+    async def play(self) -> Reconciliation | None:
+        """Play the runs to their ends. Return the engine's reconciliation."""
         session = self._session
         session.shutdown.begin()  # the cleanup after the previous server is over
         async with self._directories:
             try:
                 # The directory of a single run is checked first.
                 if not session.is_single and (planned := self._choose_next()) is not None:
-                    await self._fit_models(planned.setup)
+                    await self._fit_model(planned.setup)
                 await self._start_more()
-                reconciliations = await self._play_on_server() if self._active else []
+                reconciliation = await self._play_on_server() if self._active else None
             finally:
                 await self._cancel()
         if (error := self._defect or self._death) is not None:
@@ -202,21 +203,15 @@ class _RunsOfServer:
             for run in self._queue:
                 why = f"it starts from {run.after}, which is not finished"
                 session.failures.setdefault(run.path, why)
-        return reconciliations
+        return reconciliation
 
-    async def _fit_models(self, setup: Setup) -> Setup:
-        """Return a run's setup with the models of the shared server, which are fitted at the first call."""
+    async def _fit_model(self, setup: Setup) -> Setup:
+        """Return a run's setup with the model of the shared server, which is fitted at the first call."""
         if self._server_setup is None:
-            self._server_setup = await fit_models(setup, self._session.say)
-        server = self._server_setup
-        return replace(
-            setup,
-            model_config=server.model_config,
-            inducer_model_config=server.inducer_model_config,
-            gpus=server.gpus,
-        )
+            self._server_setup = await fit_model(setup, self._session.say)
+        return replace(setup, model_config=self._server_setup.model_config, gpus=self._server_setup.gpus)
 
-    async def _play_on_server(self) -> list[Reconciliation]:
+    async def _play_on_server(self) -> Reconciliation | None:
         session, first = self._session, self._opened[0]
         assert self._server_setup is not None
         async with AsyncExitStack() as stack:
@@ -225,10 +220,11 @@ class _RunsOfServer:
             else:
                 setup = self._server_setup
                 progress = stack.enter_context(Progress(session.console, 1, 0, "sweep", session.ticks))
-            own = first.directory.path
-            folder, prefix = (own, "") if session.log_prefix is None else (own.parent, session.log_prefix)
-            engines = await stack.enter_async_context(serve_models(setup, folder, progress, prefix))
-            self._engines.set_result(engines)
+            log = first.directory.path / "server.log"
+            if session.log_prefix is not None:
+                log = first.directory.path.parent / f"{session.log_prefix}server.log"
+            served = await stack.enter_async_context(serve_model(setup, log, progress))
+            self._served.set_result(served)
             try:
                 while self._active:
                     ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
@@ -239,11 +235,11 @@ class _RunsOfServer:
             finally:
                 session.shutdown.clean_up()
                 await self._cancel()
-                reconciliations = await engines.reconcile()
+                reconciliation = await served.deployment.reconciliation()
                 # A slow disk takes seconds for each run, and the end of a job may be near.
                 with ThreadPoolExecutor() as threads:
-                    list(threads.map(lambda run: run.store_reconciliations(reconciliations), self._opened))
-            return reconciliations
+                    list(threads.map(lambda run: run.store_reconciliation(reconciliation), self._opened))
+            return reconciliation
 
     async def _start_more(self) -> None:
         """Start as many runs as there is room for."""
@@ -253,7 +249,7 @@ class _RunsOfServer:
             directory, workers = AsyncExitStack(), AsyncExitStack()
             try:
                 name = "" if session.is_single else planned.name
-                fit = self._fit_models
+                fit = self._fit_model
                 opening = open_run(planned.setup, session.console, fit, name, session.ticks)
                 run = await directory.enter_async_context(opening)
                 if run is None:  # it was finished before, perhaps by another process meanwhile
@@ -288,7 +284,7 @@ class _RunsOfServer:
 
     async def _play(self, run: OpenRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
         async with workers:
-            await run.play(await self._engines, pool, self._session.shutdown, self._slots)
+            await run.play(await self._served, pool, self._session.shutdown, self._slots)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         session, run = self._session, self._active.pop(task)

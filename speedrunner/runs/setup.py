@@ -49,42 +49,29 @@ class Setup:
     split: Split
     method: Method
     model_config: ModelConfig
-    inducer_model_config: ModelConfig
-    """Model config of every role except the actor; often the same."""
-    gpus: Sequence[Sequence[Gpu]] | None = None
-    """GPUs of each service; `None` before `fit_models` has divided them."""
+    """Model config of all roles."""
+    gpus: Sequence[Gpu] | None = None
+    """The server's GPUs; `None` before `fit_model` has found them."""
 
     @property
-    def prices(self) -> dict[str, Prices]:
-        """Return the price list of each model."""
-        model_configs = (self.model_config, self.inducer_model_config)
-        return {
-            model_config.name: self.config.prices.in_place_of(model_config.prices)
-            for model_config in model_configs
-        }
+    def prices(self) -> Prices:
+        """Return the price list of the model."""
+        return self.config.prices.in_place_of(self.model_config.prices)
 
     @property
-    def services(self) -> list[tuple[ModelConfig, ServiceOptions]]:
-        """Return how each model is served: the actor's, and the inducer's if it is another."""
-        served: list[tuple[ModelConfig, ServiceOptions]] = [(self.model_config, self.config.serving)]
-        if self.inducer_model_config is not self.model_config:
-            # A server given by address or port is the actor's.
-            served.append((self.inducer_model_config, self.config.serving.elsewhere()))
-        return served
+    def service(self) -> tuple[ModelConfig, ServiceOptions]:
+        """Return how the model is served."""
+        return self.model_config, self.config.serving
 
     @property
-    def started_models(self) -> list[ModelConfig]:
-        """Return the models with servers that the run starts."""
-        return [
-            model_config
-            for model_config, options in self.services
-            if model_config.base_url is None and options.url is None
-        ]
+    def starts_server(self) -> bool:
+        """Return whether the run starts a server."""
+        return self.model_config.base_url is None and self.config.serving.url is None
 
     @property
     def needed_gpus(self) -> int:
-        """Return the GPUs that these servers take."""
-        return sum(model_config.all_gpus for model_config in self.started_models)
+        """Return the GPUs that this server takes."""
+        return self.model_config.all_gpus if self.starts_server else 0
 
     def plan(self) -> list[Step]:
         """Return the steps of the run. Raises `InvalidPlan`."""
@@ -135,14 +122,11 @@ class Setup:
         return check_returned(self.method, "agent", self.method.agent(policy, task, self.env), ActorSpec)
 
 
-def set_up(
-    config: Config, model_configs: tuple[ModelConfig, ModelConfig] | None = None, *, plays_here: bool = True
-) -> Setup:
+def set_up(config: Config, model_config: ModelConfig | None = None, *, plays_here: bool = True) -> Setup:
     """Create what a configuration names.
 
     Args:
-        model_configs: the actor's and the inducer's, as recorded by a run; `None`: those that the
-            configuration names.
+        model_config: as recorded by a run; `None`: the one that the configuration names.
         plays_here: whether this machine is to play; login nodes often cannot isolate processes.
 
     Raises:
@@ -152,15 +136,13 @@ def set_up(
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
     method = methods.make(config.method.name, **config.method.options)
-    learns = method.trains
-    model_config, inducer = model_configs or (actor_model_config(config, learns=learns), None)
+    model_config = model_config or choose_model_config(config, learns=method.trains)
     setup = Setup(
         config=config,
         env=make_env(config, model_config),
         split=envs.splits(config.env.name, **config.env.options),
         method=method,
         model_config=model_config,
-        inducer_model_config=inducer or inducer_model_config(config, model_config, learns=learns),
     )
     setup.method.check(setup.env)
     if plays_here:
@@ -168,48 +150,23 @@ def set_up(
     return setup
 
 
-def actor_model_config(config: Config, *, learns: bool = True) -> ModelConfig:
-    """Return the actor's model config with the configuration's changes. Answers of an inducer must fit its
-    context only if the method `learns`. Raises `InvalidModelConfig`."""
+def choose_model_config(config: Config, *, learns: bool = True) -> ModelConfig:
+    """Return the model config with the configuration's changes. Answers of an inducer must fit its context
+    only if the method `learns`. Raises `InvalidModelConfig`."""
     model = config.model
-    roles = {"actor": model.actor}
-    if model.inducer_name in (None, model.name):
-        roles["inducer"] = model.inducer
     return adapt(
         load_model_config(model.name),
         replicas=model.replicas,
         load_format=model.load_format,
         prefix_caching=model.prefix_caching,
         context=model.context,
-        roles=roles,
-        used=[*roles] if learns else ["actor"],
+        roles={"actor": model.actor, "inducer": model.inducer},
+        used=["actor", "inducer"] if learns else ["actor"],
     )
 
 
-def inducer_model_config(config: Config, actor: ModelConfig, *, learns: bool = True) -> ModelConfig:
-    """Return the model config of every role except the actor; often the same. `learns` as for the actor.
-    Raises `InvalidModelConfig`."""
-    name = config.model.inducer_name
-    other = actor if name is None else load_model_config(name)
-    if other.name == actor.name:
-        return actor  # one server is enough
-    own = (
-        msgspec.structs.replace(config.model, load_format="auto", prefix_caching=None)
-        if other.hosted
-        else config.model
-    )
-    return adapt(
-        other,
-        load_format=own.load_format,
-        prefix_caching=own.prefix_caching,
-        context=own.context,
-        roles={"inducer": config.model.inducer},
-        used=["inducer"] if learns else [],
-    )
-
-
-def check_models(setup: Setup, policy: Policy) -> int:
-    """Check the models of a new run against their files, and that the actor's first prompt fits its context.
+def check_model(setup: Setup, policy: Policy) -> int:
+    """Check the model of a new run against its files, and that the actor's first prompt fits its context.
 
     The prompt is counted without an observation, since a simulator takes seconds to open a task, and without
     skills: an episode with too many of them ends scored as it stands.
@@ -222,23 +179,22 @@ def check_models(setup: Setup, policy: Policy) -> int:
     from serving.model_files import check_files  # heavy
     from serving.tokens.transcript import Transcript
 
-    tokenizer = None
-    for model_config, options in reversed(setup.services):
-        if not model_config.hosted:
-            starts = running_endpoint(model_config, options) is None
-            tokenizer = check_files(model_config, prepare(model_config, lambda line: None), starts=starts)
-    actor = setup.model_config
-    if tokenizer is None or actor.hosted:
+    model_config = setup.model_config
+    if model_config.hosted:
+        return 0
+    starts = running_endpoint(*setup.service) is None
+    tokenizer = check_files(model_config, prepare(model_config, lambda line: None), starts=starts)
+    if tokenizer is None:
         return 0
 
     def count_tokens(spec: ActorSpec) -> int:
         messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
-        return len(Transcript(actor, spec.role, tokenizer, messages, spec.list_tools(setup.env)).ids)
+        return len(Transcript(model_config, spec.role, tokenizer, messages, spec.list_tools(setup.env)).ids)
 
     tokens = count_tokens(setup.actor_spec(msgspec.structs.replace(policy, module="", skills=())))
-    if tokens >= actor.context:
+    if tokens >= model_config.context:
         raise InvalidConfig(
-            f"model.context={actor.context}: the actor's first prompt has at least {tokens} tokens"
+            f"model.context={model_config.context}: the actor's first prompt has at least {tokens} tokens"
         )
     return count_tokens(setup.actor_spec(policy).with_part(setup.config.library)) if policy.skills else tokens
 

@@ -27,12 +27,12 @@ from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.setup import Setup, find_policy, set_up
 from speedrunner.store.run_data import RunData
 
-CLASSES, MODELS = ("env.name", "method.name"), ("model.name", "model.inducer_name")
-"""Keys that name bundled or foreign code, and keys that name a model config."""
+CLASSES, MODEL = ("env.name", "method.name"), "model.name"
+"""Keys that name bundled or foreign code, and the key that names a model config."""
 
 
 def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = True) -> Setup:
-    """Create what a run's configuration names, with the models that its newest process recorded.
+    """Create what a run's configuration names, with the model that its newest process recorded.
 
     Args:
         trust: names that the user gives as well: `module:Class`, paths of model configs.
@@ -46,13 +46,9 @@ def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = Tr
         `set_up`.
     """
     config = usable(run)
-    process = next(reversed(run.processes), None)
-    model_configs = None
-    if process is not None:
-        actor, inducer = _without_place(process.actor), _without_place(process.inducer)
-        model_configs = actor, actor if inducer == actor else inducer
-    _require(config, run, trust, CLASSES if model_configs else (*CLASSES, *MODELS))
-    return set_up(config, model_configs, plays_here=plays_here)
+    model_config = _without_place(run.processes[-1].model) if run.processes else None
+    _require(config, run, trust, CLASSES if model_config else (*CLASSES, MODEL))
+    return set_up(config, model_config, plays_here=plays_here)
 
 
 def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str]) -> Config:
@@ -63,7 +59,7 @@ def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str
     """
     config = compose(overrides, base=usable(run))
     given = [override.partition("=")[2] for override in overrides]
-    _require(config, run, [*trust, *given], (*CLASSES, *MODELS))
+    _require(config, run, [*trust, *given], (*CLASSES, MODEL))
     return config
 
 
@@ -130,7 +126,7 @@ def _require(config: Config, run: RunData, named: Collection[str], keys: Collect
     for key, name, ours in _names(config):
         if key in keys and name not in ours and name not in named:
             file = run.files.config
-            what = "a model configuration" if key in MODELS else "code"
+            what = "a model configuration" if key == MODEL else "code"
             raise InvalidConfig(
                 f"{file}: {key} is {name!r}, {what} that is not part of SpeedRunner. If you trust it,"
                 f" add --trust {shlex.quote(name)}"
@@ -141,6 +137,4 @@ def _names(config: Config) -> Iterator[tuple[str, str, Collection[str]]]:
     """Yield each key of a configuration that names something, its value, and the bundled names."""
     yield "env.name", config.env.name, ENVIRONMENTS
     yield "method.name", config.method.name, METHODS
-    yield "model.name", config.model.name, list_model_configs()
-    if config.model.inducer_name is not None:
-        yield "model.inducer_name", config.model.inducer_name, list_model_configs()
+    yield MODEL, config.model.name, list_model_configs()

@@ -20,8 +20,6 @@ from typing import BinaryIO
 RECORD_BYTES = 64 * 2**20
 """Maximum bytes of one record, a line or a whole file; longer ones are refused."""
 
-_BLOCK_BYTES = 2**20
-
 FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
 OUTPUT_MODE = 0o777
 """Permissions of an output of a command, from which the umask is subtracted."""
@@ -73,19 +71,10 @@ def read_content(path: Path) -> bytes:
 
 def copy(source: Path, target: Path) -> None:
     """Copy the content of a file of any size. Raises `StorageError`."""
-    with explain_errors(target, "written"):
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-        try:
-            for block in _read_blocks(source):
-                write_all(descriptor, block)
-        finally:
-            os.close(descriptor)
-
-
-def _read_blocks(path: Path) -> Iterator[bytes]:
-    with explain_errors(path, "read"), path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            yield block
+    with explain_errors(source, "read"), source.open("rb") as content, explain_errors(target, "written"):
+        target.touch(FILE_MODE)
+        with target.open("wb") as file:
+            shutil.copyfileobj(content, file)
 
 
 def remove(path: Path) -> None:

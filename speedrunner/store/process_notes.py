@@ -14,7 +14,7 @@ from speedrunner.plain.plain_records import flat, shown_differences
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import RunData
 
-ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
+ACCEPTABLE = ("code.", "versions.", "model.server.")
 """Changes that a run accepts on request: not of settings or texts, but results may differ."""
 
 HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
@@ -28,7 +28,7 @@ requests in flight does not.
 
 
 def changes(before: Process, after: Process) -> list[str]:
-    """Return the differences between two processes of one run, such as `actor.roles.actor.temperature: 0.7 ->
+    """Return the differences between two processes of one run, such as `model.roles.actor.temperature: 0.7 ->
     1`.
 
     Differences that cannot be accepted come first. Prices are not compared: a run is shown at those of its
@@ -44,15 +44,17 @@ def caveats(runs: Iterable[RunData]) -> list[str]:
     for run in runs:
         chosen = {group: run.config.get(group, {}) for group in ("method", "run")}
         learns = chosen["method"].get("name") != "react" and chosen["run"].get("rollouts") != 0
-        for process in run.processes:
-            silent: dict[tuple[str, str], list[str]] = {}
-            for role, model_config in (("actor", process.actor), ("inducer", process.inducer)):
-                if model_config.caveat:
-                    lines.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
-                if (role == "actor" or learns) and (setting := _silencing_setting(model_config, role)):
-                    silent.setdefault((model_config.name, setting), []).append(role)
-            for (name, setting), roles in silent.items():
-                lines.add(f"{name}: no reasoning before calls of {' and '.join(roles)} ({setting})")
+        for model_config in (process.model for process in run.processes):
+            if model_config.caveat:
+                lines.add(f"{model_config.name}: {model_config.caveat.rstrip('.')}")
+            silent: dict[str, list[str]] = {}
+            for role in ("actor", "inducer") if learns else ("actor",):
+                if setting := _silencing_setting(model_config, role):
+                    silent.setdefault(setting, []).append(role)
+            for setting, roles in silent.items():
+                lines.add(
+                    f"{model_config.name}: no reasoning before calls of {' and '.join(roles)} ({setting})"
+                )
     return sorted(lines)
 
 
@@ -86,18 +88,16 @@ def process_lines(processes: Sequence[Process]) -> list[str]:
 def _flatten_notes(process: Process) -> dict[str, Any]:
     """Return the values to compare, by dotted key."""
     content = msgspec.to_builtins(process)
+    model = content["model"] = content.pop("actor")
     content["versions"].pop("code", None)  # a commit; the digests are more precise
     if python := content["versions"].get("python"):
         content["versions"]["python"] = ".".join(python.split(".")[:2])  # nodes differ in the patch version
-    for role in ("actor", "inducer"):
-        for name in HARMLESS:
-            content[role].pop(name, None)
-        for flag in HARMLESS_FLAGS:
-            content[role]["server"]["flags"].pop(flag, None)
-        if url := content[role]["base_url"]:
-            content[role]["base_url"] = urlsplit(url).hostname  # a port says nothing about the model
-    if content["inducer"] == content["actor"]:  # one model: report its changes once
-        del content["inducer"]
+    for name in HARMLESS:
+        model.pop(name, None)
+    for flag in HARMLESS_FLAGS:
+        model["server"]["flags"].pop(flag, None)
+    if url := model["base_url"]:
+        model["base_url"] = urlsplit(url).hostname  # a port says nothing about the model
     for name in ("started", "host", "pid", "machine", "sandbox", "prices", "changes", "format"):
         content.pop(name, None)
     return flat(content)

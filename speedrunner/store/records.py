@@ -463,7 +463,7 @@ class Process(msgspec.Struct, kw_only=True):
     Attributes:
         started: when it started.
         host, pid: where it ran.
-        actor, inducer: the whole model configs after changes by the configuration.
+        model: the whole model config after changes by the configuration. Files call it `actor`.
         models: by model, digests of the files of its local folder; weights are sampled.
         prices: by model, the prices of its tokens.
         env: digests of the environment's description, primitives, tools, limits and tasks.
@@ -479,8 +479,7 @@ class Process(msgspec.Struct, kw_only=True):
     started: Timestamp
     host: str
     pid: Integer
-    actor: ModelConfig
-    inducer: ModelConfig
+    model: ModelConfig = msgspec.field(name="actor")
     models: dict[str, dict[str, str]]
     prices: dict[str, Prices]
     env: dict[str, str]

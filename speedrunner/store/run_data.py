@@ -34,13 +34,13 @@ from speedrunner.store.records import (
     attempt_of,
     attempts,
 )
-from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
+from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, sleep_key
 
 
 def load(path: Path | str) -> RunData:
     """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
     run = RunData(Path(path))
-    with as_run_directory_error(run.path):
+    with files.explain_errors(run.path, "opened"):
         if not run.path.exists():
             raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
         run.files.check()
@@ -249,12 +249,9 @@ class RunData:
         return json_records.read_records(self.files.reconciliations, Reconciliation)
 
     @property
-    def model_names(self) -> tuple[str, str]:
-        """Return the models of the actor and of the inducer, of the newest process or as configured."""
-        if self.processes:
-            return self.processes[-1].actor.name, self.processes[-1].inducer.name
-        names = self.settings.model
-        return names.name, names.inducer_name or names.name
+    def model_name(self) -> str:
+        """Return the model of the newest process, or as configured."""
+        return self.processes[-1].model.name if self.processes else self.settings.model.name
 
     @property
     def prices(self) -> dict[str, Prices]:

@@ -30,7 +30,7 @@ from speedrunner.store.records import (
 from speedrunner.store.run_data import RunData
 from speedrunner.store.run_lock import RunLock
 from speedrunner.store.sleep_journal import SleepJournal, SleepStep
-from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
+from speedrunner.store.stored_run import FOLDERS, RunFiles
 
 
 class RunDirectory:
@@ -69,14 +69,14 @@ class RunDirectory:
 
         Raises:
             LockHeld: another process owns it.
-            RunDirectoryError: the folder is not a run, has another version, or is not accessible.
+            StorageError: the folder is not a run, has another version, or is not accessible.
         """
-        with as_run_directory_error(path):
+        with files.explain_errors(path, "opened"):
             if not path.exists():
                 path.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
             RunFiles(path).check()  # before anything is written into a folder of someone else
         with RunLock(path / "lock") as lock:
-            with as_run_directory_error(path):
+            with files.explain_errors(path, "opened"):
                 for name in FOLDERS:
                     files.make_folder(path / name)
                 files.remove_leftovers(path)
@@ -166,10 +166,9 @@ class RunDirectory:
             self._append(self.files.tools, row, durable=False)
             self._offered.add(line)
 
-    def append_reconciliations(self, reconciliations: Sequence[Reconciliation]) -> None:
+    def append_reconciliation(self, reconciliation: Reconciliation) -> None:
         """Append a process's comparison of the ledger with the engine's counters."""
-        for reconciliation in reconciliations:
-            self._append(self.files.reconciliations, reconciliation, durable=False)
+        self._append(self.files.reconciliations, reconciliation, durable=False)
 
     def sleep_journal(
         self, sleep: int, attempt: int, steps: Sequence[SleepStep], note: Callable[[], None]

@@ -16,7 +16,6 @@ tools.jsonl                    the tools that each role was offered, one row per
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
 state.json                     finished steps, sizes of the files that grow, and the run's secret
 server.log, workers.log        for people
-inducer_server.log             for people: the log of the inducer's separate server
 lock/                          names the process that owns the run
 """
 
@@ -26,7 +25,7 @@ import hmac
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -47,7 +46,7 @@ _NUMBERED = {
 }
 """Files of each phase; the star is a number of four digits or more."""
 _BEFORE_CONFIG = {
-    *("lock", "state.json", "server.log", "inducer_server.log", "workers.log"),
+    *("lock", "state.json", "server.log", "workers.log"),
     *("requests.jsonl", "reconciliation.jsonl"),
 }
 """Names in the folder of a run that has no configuration yet, or whose start was refused."""
@@ -61,7 +60,7 @@ _GROWING_FILE = re.compile(
 _FILE = re.compile(
     rf"({_EARLIER}/)?(config\.yaml|trajectories/batch_{_NUMBER}\.jsonl|sleeps/{_NUMBER}\.json"
     rf"|policies/v{_NUMBER}/(skills\.py|library\.json|notes\.md|method\.json))"
-    rf"|{_GROWING_FILE.pattern}|sleep\.jsonl|state\.json|(server|inducer_server|workers)\.log|lock/[^/]+\.json"
+    rf"|{_GROWING_FILE.pattern}|sleep\.jsonl|state\.json|(server|workers)\.log|lock/[^/]+\.json"
 )
 _FOLDER = re.compile(
     rf"({_EARLIER}/)?(trajectories|sleeps|policies(/v{_NUMBER})?)|carried|{_EARLIER}|evaluations|lock"
@@ -248,17 +247,3 @@ class RunFiles:
             if isinstance(error.__cause__, FileNotFoundError):
                 return State()
             raise
-
-
-@contextmanager
-def as_run_directory_error(path: Path) -> Iterator[None]:
-    """Turn the error of an unusable folder or another version into `RunDirectoryError`."""
-    try:
-        yield
-    except json_records.UnknownFormat as error:
-        raise RunDirectoryError(str(error)) from error
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{path} cannot be used as a run's directory: {files.reason(error)}; check the path and its"
-            " permissions, or choose another one"
-        ) from error

@@ -57,13 +57,11 @@ def sleep(number: int = 1, attempt: int = 1) -> SleepRecord:
     return SleepRecord(sleep=number, rollouts=10, attempt=attempt, agents=[], edits=[], seconds=2.0)
 
 
-def process(model_config: ModelConfig, inducer: ModelConfig | None = None, **prices: Prices) -> Process:
-    """What a run of these models was played with; their prices are the model configs' own, unless given."""
-    model_configs = (model_config, inducer or model_config)
-    own = {each.name: each.prices for each in model_configs}
+def process(model_config: ModelConfig, **prices: Prices) -> Process:
+    """What a run of this model was played with; its prices are the model config's own, unless given."""
     return Process(
-        started=0.0, host="here", pid=1, actor=model_configs[0], inducer=model_configs[1], models={},
-        env={}, prompts={}, prices={**own, **prices}, code={}, versions={},
+        started=0.0, host="here", pid=1, model=model_config, models={},
+        env={}, prompts={}, prices={model_config.name: model_config.prices, **prices}, code={}, versions={},
         machine=Machine("a processor", 2, 16.0, []), sandbox="rlimits",
     )  # fmt: skip
 

@@ -99,7 +99,7 @@ def configure(run: Path, /, **sections: dict[str, Any]) -> None:
 
 def change_models(run: Path, **changes: Any) -> None:
     content = json.loads((run / "processes.jsonl").read_text().splitlines()[-1])
-    content |= {role: content[role] | changes for role in ("actor", "inducer")}
+    content["actor"] |= changes
     (run / "processes.jsonl").write_text(json.dumps(content) + "\n")
 
 
@@ -141,7 +141,6 @@ ATTACKS: dict[str, Callable[[Path, Lure], None]] = {
     "environment": lambda run, lure: configure(run, env={"name": "evil:Evil"}),
     "method": lambda run, lure: configure(run, method={"name": "evil:Evil"}),
     "model": lambda run, lure: configure(run, model={"name": str(lure.model_config)}),
-    "inducer": lambda run, lure: configure(run, model={"inducer_name": str(lure.model_config)}),
     "sandbox": read_private_file,
     "links": place_links,
 }

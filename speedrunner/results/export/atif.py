@@ -58,10 +58,9 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     about = identify_condition(run.settings).by_column
     times = {row.request: row.time for row in run.ledger}
     tools = offered_tools(run)
-    actor, inducer = run.model_names
+    model = run.model_name
     for split in get_args(Split):
         for facts, conversation in iterate_conversations(run, split):
-            model = actor if conversation.role == "actor" else inducer
             prices = run.prices.get(model)
             agent: Json = {
                 "name": "speedrunner",

@@ -60,7 +60,7 @@ def write_package(run: RunData, version: int, library: Library, folder: Path) ->
 
 
 def _front_matter(name: str, run: RunData, version: int, library: Library) -> Iterator[str]:
-    _, author = run.model_names
+    author = run.model_name
     env = run.settings.env.name
     about = f"Skills for the text environment {env}, written by a model. Use them to play its tasks."
     skills = ", ".join(skill.name for skill in library.public)

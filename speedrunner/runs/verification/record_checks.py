@@ -141,25 +141,10 @@ def _problems(library: Library, edits: Sequence[Edit], after: Library, sleep: in
 
 def _differences(replayed: Library, stored: Library) -> Iterator[str]:
     """Yield the differences between a stored library and the result of its edits."""
-    for name in sorted(replayed.named.keys() | stored.named.keys()):
-        if name not in stored.named:
-            yield f"{name} is missing, and the accepted edits lead to it"
-        elif name not in replayed.named:
-            yield f"{name} is there, and no accepted edit adds it"
-        else:
-            one, other = stored.named[name].source, replayed.named[name].source
-            if one != other:
-                yield f"{name} is not as its accepted edits leave it: {contrast(one, other)}"
-    for name in sorted(replayed.by_name.keys() & stored.by_name.keys()):
-        for field in ("public", "created", "edited"):
-            one, other = (getattr(each.by_name[name], field) for each in (stored, replayed))
-            if one != other:
-                yield f"{name}, {field}: {contrast(one, other)}"
-    orders = [[each.name for each in library.definitions] for library in (stored, replayed)]
-    if sorted(orders[0]) == sorted(orders[1]) and orders[0] != orders[1]:
-        yield f"the order of its definitions: {contrast(*orders)}"
-    if [each.name for each in replayed.skills] != [each.name for each in stored.skills]:
-        yield "library.json lists the skills in another order than the edits lead to"
+    for file, field in (("skills.py", "source"), ("library.json", "skills")):
+        recorded, found = getattr(stored, field), getattr(replayed, field)
+        if recorded != found:
+            yield f"{file} is not as the accepted edits leave it: {contrast(recorded, found)}"
 
 
 SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
@@ -222,8 +207,7 @@ def _check_growth(checked: CheckedRun, found: Differences) -> None:
         last: dict[int, Turn] = {}
         for number, turn in enumerate(turns):
             before = last.get(turn.conversation)
-            config = setup.model_config if turn.role == "actor" else setup.inducer_model_config
-            grows = before is not None and config.api == "completions"
+            grows = before is not None and setup.model_config.api == "completions"
             least = before.usage.prompt + before.usage.completion if before and grows else 0
             if turn.usage.prompt < least:
                 what = f"its prompt has {turn.usage.prompt} tokens, the one before and its answer {least}"

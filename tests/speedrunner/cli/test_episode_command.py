@@ -3,43 +3,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from envs import Task
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.episode_command import choose_task
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
 from speedrunner.runs.setup import set_up
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
-from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse, say
-from tests.scripted_runs import Runs, hosted_model_config
+from tests.scripted_engine import call, refuse, say
+from tests.scripted_runs import Runs
 from tests.toy_env import Corridor
-
-
-def test_every_role_but_the_actor_is_played_by_the_inducers_model(
-    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOY_KEY", "sesame")
-
-    def answer(request: Request) -> Answer:
-        if not request.tools:  # requests that show the engine to be ready
-            return say("")
-        return call("advise", text="Go on.") if "advise" in request.tools else call("walk", steps=9)
-
-    with ScriptedEngine(tiny_tokenizer, answer, model="large", api_key="sesame") as hosted:
-        model_config = hosted_model_config(tmp_path, hosted)
-        run = corridor(answer, "method=tests.odd_methods:Advised")
-        done = run.cli(f"model.inducer_name={model_config}", "task.index=3", command="episode")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [list(request.tools) for request in hosted.requests] == [["advise"]]
-    assert not any("advise" in request.tools for request in run.server.requests)
-    assert "=== episode: policy v0000, success, score 1, 2 LLM calls, " in done.stdout
-    used = re.search(r"(\d+) uncached, (\d+) cached, (\d+) output tokens; (\S+) USD", done.stdout)
-    assert used is not None
-    # The critic's tokens have the price of its own model, a hundred times that of the actor's.
-    assert float(used[4]) > sum(map(int, used.groups()[:3])) * 10e-6
 
 
 def test_an_infrastructure_error_ends_it_after_one_try(corridor: Runs) -> None:

@@ -95,11 +95,11 @@ def test_the_system_message_is_shown_as_a_model_without_thinking_and_tools_in_it
 ) -> None:
     run = load(learnt.dir)
     process = run.processes[-1]
-    role = msgspec.structs.replace(process.actor.roles.actor, thinking_tokens=24)
+    role = msgspec.structs.replace(process.model.roles.actor, thinking_tokens=24)
     actor = msgspec.structs.replace(
-        process.actor, tools_in="system", thinking="none", roles=Roles(role, role)
+        process.model, tools_in="system", thinking="none", roles=Roles(role, role)
     )
-    run.processes[-1] = msgspec.structs.replace(process, actor=actor)
+    run.processes[-1] = msgspec.structs.replace(process, model=actor)
     (turn,) = run.trajectory("test/0002/0000").turns
     (tools,) = (row.tools for row in run.tools if (row.role, row.policy) == ("actor", 1))
     shown = with_tools(turn, "actor", 1, run).messages

@@ -18,11 +18,6 @@ def test_a_run_has_one_model_for_all_roles() -> None:
     assert found.gpus == 0
 
 
-def test_another_inducer_takes_gpus_of_its_own() -> None:
-    found = find_needs(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
-    assert found.gpus == 2 * 2 + 1
-
-
 def test_nothing_is_started_for_what_runs_elsewhere() -> None:
     attached = find_needs(["model=qwen3-8b", "serving.url=http://127.0.0.1:8000/v1"])
     assert attached.gpus == 0

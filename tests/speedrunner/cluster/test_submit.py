@@ -83,7 +83,6 @@ class TestAScript:
             (["model=qwen3.5-27b-2gpu"], "2"),
             (["model=qwen3.5-27b-4x48gb"], "4"),
             (["model=qwen3.5-27b-2gpu", "model.replicas=3"], "6"),
-            (["model=qwen3.5-27b", "model.inducer_name=qwen3-8b"], "2"),
             (["model=qwen3.5-27b", "serving.url=http://127.0.0.1:8000"], None),
             (["model=tiny"], None),
         ],

@@ -24,7 +24,6 @@ OVERRIDES = (
     "env=crafter env.zombie_frequency=0",
     "env=crafter env.zombie_frequency=1",
     "method.interpreter=off",
-    "model.inducer_name=qwen3.5-27b",
     "model.prefix_caching=false",
     "model.context=8192",
     "model.actor.thinking_tokens=64 model.actor.max_calls=5",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.methods import Policy, ToolError
 from speedrunner.methods.ace import Addition, Item, Playbook, decode_playbook
 from speedrunner.store.policies import InvalidPolicy
-from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
-from tests.scripted_runs import Runs, check_whole, flag, hosted_model_config
+from tests.scripted_engine import Answer, Request, call, say
+from tests.scripted_runs import Runs, check_whole, flag
 
 OLD = Playbook([Item(1, "strategy", "Walk right."), Item(2, "fact", "The flag is far.", 2, 1)], 4)
 
@@ -46,12 +45,8 @@ def test_what_means_nothing_is_refused() -> None:
         decode_playbook(Policy(version=3, method={"completed": []}))
 
 
-@pytest.mark.parametrize("contexts", [(12_000, 100_000), (16_000, 12_000)])
-async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
-    corridor: Runs, tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch, contexts: tuple[int, int]
-) -> None:
+async def test_a_session_whose_playbook_is_an_eighth_of_the_context(corridor: Runs) -> None:
     """Two sleeps of two episodes: the second has a playbook to count, to correct and to overfill."""
-    monkeypatch.setenv("TOY_KEY", "sesame")
 
     def answer(request: Request) -> Answer:
         if not request.tools:
@@ -71,11 +66,8 @@ async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
             return call("change_playbook", remove=[2], add=[{"section": "mistake", "text": huge}])
         return call("walk", steps=9)
 
-    run = corridor(answer, context=contexts[0])
-    with ScriptedEngine(tiny_tokenizer, answer, model="large", api_key="sesame") as hosted:
-        file = hosted_model_config(run.folder, hosted)
-        file.write_text(file.read_text().replace("100000", str(contexts[1])))
-        await run.play("method=ace", f"model.inducer_name={file}")
+    run = corridor(answer, context=12_000)
+    await run.play("method=ace")
     check_whole(run)
     texts = [run.data.policies.load(version).notes.split("\n\n") for version in range(3)]
     first, second = "Facts:\n- [1] Walk.\n- [2] Fly.", "Facts:\n- [1] Walk."
@@ -89,7 +81,7 @@ async def test_a_session_whose_playbook_is_an_eighth_of_the_smaller_context(
     roles = [[agent.role for agent in sleep.agents] for sleep in run.data.sleeps]
     assert roles == [["reflector", "curator"] * 2] * 2
     reports, changes = (
-        [request for request in hosted.requests if tool in request.tools]
+        [request for request in run.server.requests if tool in request.tools]
         for tool in ("report_lessons", "change_playbook")
     )
     assert "The actor had no playbook." in reports[1].task  # item 1 is newer than the episode

@@ -63,7 +63,7 @@ def test_runs_with_other_settings_have_a_letter_that_a_note_explains() -> None:
 @pytest.mark.parametrize(
     ("section", "change"),
     [
-        *(("model", {"name": "folder/tiny-random.yaml"}), ("model", {"inducer_name": "m"})),
+        ("model", {"name": "folder/tiny-random.yaml"}),
         *(("model", {"prefix_caching": False}), ("model", {"context": 9})),
         *(("model", {role: {"thinking_tokens": 9}}) for role in ("actor", "inducer")),
         ("library", {"visible_last": 9}),

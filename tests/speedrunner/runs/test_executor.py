@@ -6,17 +6,15 @@ import json
 import threading
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from serving.errors import EngineDead, InvalidModelConfig, ServingError, SpendingCapReached
-from serving.tokens.tokenizer import ChatTokenizer
+from serving.errors import EngineDead, ServingError, SpendingCapReached
 from serving.usage import Usage
 from speedrunner.runs.executor import RunStopped
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.records import Labels, Termination
-from tests.scripted_engine import BLOCK, HANG, Answer, Request, ScriptedEngine, refuse
+from tests.scripted_engine import BLOCK, HANG, Answer, Request, refuse
 from tests.scripted_runs import (
     LEARN,
     PLANNED,
@@ -24,7 +22,6 @@ from tests.scripted_runs import (
     ScriptedRun,
     check_whole,
     flag,
-    hosted_model_config,
     keys,
     script,
     walker,
@@ -290,33 +287,3 @@ def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(lear
     assert sent is not None
     assert sent.prompt == first.after
     assert 0 <= first.common - sent.cached < 2 * BLOCK
-
-
-async def test_a_missing_key_of_the_inducer_is_told_before_anything_starts(
-    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TOY_KEY", raising=False)
-    run = corridor(script(walker, LEARN))
-    model_config = hosted_model_config(tmp_path, run.server)
-    with pytest.raises(
-        InvalidModelConfig, match="model 'large': environment variable TOY_KEY with its API key is"
-    ):
-        await run.play(f"model.inducer_name={model_config}")
-    assert run.server.requests == []
-    assert not list(run.dir.glob("*.yaml"))
-
-
-async def test_the_inducer_may_be_another_model(
-    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A hosted one, say: its requests go there, at its prices, and into the same ledger."""
-    monkeypatch.setenv("TOY_KEY", "sesame")
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN), model="large", api_key="sesame") as hosted:
-        run = corridor(script(walker, LEARN))
-        await run.play(f"model.inducer_name={hosted_model_config(tmp_path, hosted)}")
-    check_whole(run)
-    assert all("write_skill" in request.tools for request in hosted.requests)
-    assert not any("write_skill" in request.tools for request in run.server.requests)
-    assert len(run.data.policies.load(1).skills) == 1
-    by_model = Counter((row.model, row.labels["role"]) for row in run.data.requests)
-    assert by_model["large", "inducer"] == len(hosted.requests) == 4

