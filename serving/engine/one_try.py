@@ -110,19 +110,6 @@ class TokenCompletion(Answer):
             raise ValueError(f"completion_tokens is {usage.completion}, but token_ids has {len(ids)}")
         return usage
 
-    @property
-    def last_token_s(self) -> float | None:
-        """Seconds from the request's arrival in the engine to its last token, if the engine reports them."""
-        timing = self.metrics or _Timing()
-        queued_ms, first_ms, rest_ms = (
-            timing.queue_time_ms,
-            timing.time_to_first_token_ms,
-            timing.generation_time_ms,
-        )
-        if queued_ms is None or first_ms is None or rest_ms is None:
-            return None
-        return (queued_ms + first_ms + rest_ms) / 1000
-
 
 T = TypeVar("T", bound=Answer)
 

@@ -11,7 +11,7 @@ import secrets
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +23,8 @@ from serving.admission import Replica
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.deployment import Deployment
-from serving.engine.client import EngineResponse, run_together
+from serving.engine.client import run_together
 from serving.engine.http_client import HttpClient, HttpError
-from serving.engine.one_try import TokenCompletion
 from serving.errors import RequestFailed
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -67,11 +66,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         of_maximum: the same as a share of those that the cache could provide, if there are any.
         queued: requests before which the episode was queued.
         client_ms: CPU ms of this process per turn; environments run in other processes.
-        transit_ms, transit_p95_ms: median and 95th percentile of a request's time outside the engine: its way
-            there, and from the engine's last token to the client's receipt of the answer.
-        turn_ms, turn_p95_ms: the same for the time from there to the episode's next request, without the time
-            in the admission queue.
-        worker_ms: median of the part of it in which the worker runs the call.
     """
 
     in_flight: int
@@ -88,11 +82,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     of_maximum: float | None
     queued: int
     client_ms: float
-    transit_ms: float | None
-    transit_p95_ms: float | None
-    turn_ms: float | None
-    turn_p95_ms: float | None
-    worker_ms: float | None
 
 
 async def replay_bare(
@@ -183,7 +172,6 @@ class Player:
             RunStopped: an episode ended by an infrastructure error.
             ServingError, WorkerError, StorageError: the engine, the workers or the disk failed.
         """
-        responses: dict[str, EngineResponse[TokenCompletion]] = {}
         roles = self.model.model_config.roles
         role = msgspec.structs.replace(roles.actor, max_calls=calls)
         model = self.model.with_roles(msgspec.structs.replace(roles, actor=role))
@@ -195,7 +183,6 @@ class Player:
         await actor.warm(spec, Labels())  # the prefix that all episodes share
         prefix = actor.shared_prefix(spec)
         await self.pool.ready()
-        model.engine.note_response = lambda each: responses.update({each.request: each})
         batch, talks = next(self._batches), dict[str, TokenConversation]()
         began, cpu_began = time.monotonic(), time.process_time()
         await self._play_batch(actor, batch, talks, status)
@@ -204,8 +191,9 @@ class Player:
         for each in played:
             if each.termination.is_fault:
                 raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
-        line = token_line(row for row in self.directory.read().iterate_ledger() if row.request in responses)
         turns = [turn for each in played for turn in each.turns]
+        requests = {turn.request for turn in turns}
+        line = token_line(row for row in self.directory.read().iterate_ledger() if row.request in requests)
         prompt = sum(turn.usage.prompt for turn in turns)
         output = sum(turn.usage.completion for turn in turns)
         output_per_s, replay_per_s = output / seconds, None
@@ -220,7 +208,7 @@ class Player:
             prompt=prompt,
             output=output,
             seconds=seconds,
-            mean_in_flight=sum(each.seconds for each in responses.values()) / seconds,
+            mean_in_flight=sum(turn.seconds for turn in turns) / seconds,
             output_per_s=output_per_s,
             replay_per_s=replay_per_s,
             ratio=output_per_s / replay_per_s if replay_per_s else None,
@@ -228,7 +216,6 @@ class Player:
             of_maximum=line.cache_share,
             queued=sum(turn.queued_s > 0 for turn in turns),
             client_ms=1000 * cpu_s / len(turns),
-            **time_turns([each.turns for each in played], responses),
         )
 
     async def _play_batch(
@@ -253,32 +240,6 @@ class Player:
 
         executor = Executor(self.directory, self.setup.method, actor, self.pool, watch=keep)
         await executor.execute([Due(Wake(batch, 0, tasks), tasks)])
-
-
-def time_turns(
-    episodes: Sequence[Sequence[Turn]], responses: Mapping[str, EngineResponse[TokenCompletion]]
-) -> dict[str, float | None]:
-    """Return the times of turns, as fields of a `Rollout`, from the responses by their requests' ids."""
-    gaps = [
-        (after := responses[later.request]).ended
-        - (after.seconds + later.queued_s + responses[turn.request].ended)
-        for turns in episodes
-        for turn, later in itertools.pairwise(turns)
-    ]
-    engine_s = [(each.seconds, each.answer.last_token_s) for each in responses.values()]
-    transits = [whole_s - inside_s for whole_s, inside_s in engine_s if inside_s is not None]
-    calls = [turn.executed.seconds for turns in episodes for turn in turns if turn.executed is not None]
-
-    def ms(seconds: list[float], share: float) -> float | None:
-        return 1000 * sorted(seconds)[round(share * (len(seconds) - 1))] if seconds else None
-
-    return {
-        "transit_ms": ms(transits, 0.5),
-        "transit_p95_ms": ms(transits, 0.95),
-        "turn_ms": ms(gaps, 0.5),
-        "turn_p95_ms": ms(gaps, 0.95),
-        "worker_ms": ms(calls, 0.5),
-    }
 
 
 @asynccontextmanager

@@ -150,11 +150,13 @@ def run_folders(needs: Needs) -> Iterator[Finding]:
     runs = [Path(setup.config.run.dir).absolute() for setup in needs.setups]
     for folder in dict.fromkeys(path.parent for path in runs):
         name, base = f"folder {folder}", _nearest(folder)
-        paths = [path for path in runs if path.parent == folder]
-        if problem := _write_problem(base):
-            yield failure(name, f"cannot be written ({problem})", elsewhere)
+        try:
+            with tempfile.NamedTemporaryFile(dir=base, prefix=".speedrunner-doctor-") as file:
+                file.write(bytes(WRITTEN))
+        except OSError as error:
+            yield failure(name, f"cannot be written ({error.strerror or error})", elsewhere)
             continue
-        for path in filter(Path.exists, paths):
+        for path in (path for path in runs if path.parent == folder and path.exists()):
             try:
                 RunFiles(path).check()
             except (StorageError, OSError) as error:
@@ -226,15 +228,3 @@ def _nearest(path: Path) -> Path:
     """Return the path itself, or the nearest folder above it that exists and that this user may see."""
     # `Path.exists` raises an error below folders of other users.
     return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110
-
-
-def _write_problem(folder: Path) -> str:
-    """Write a file and remove it. Return why that failed, or nothing."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".speedrunner-doctor-") as file:
-            file.write(bytes(WRITTEN))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -74,26 +73,14 @@ def set_up_runs(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Pla
 
 
 def split_by_server(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-    """Return groups of runs with the same server, in an order in which each run's start is played before it.
+    """Return groups of runs with the same server, in the order in which the servers are first needed.
 
-    Runs of two models may start from each other's policies; each model then has two groups. A model whose
-    groups follow one another has a single one.
-
-    Args:
-        runs: each after the run from which it starts.
+    A run that starts from a later group's policy is left unfinished by the first sweep.
     """
-    rounds: dict[str, int] = {}
-    by_path = {run.path: run for run in runs}
+    groups: dict[bytes, list[PlannedRun]] = {}
     for run in runs:
-        source = by_path.get(run.after or "")
-        rounds[run.path] = rounds[source.path] + (source.server != run.server) if source else 0
-    servers = list(dict.fromkeys(run.server for run in runs))
-
-    def place(run: PlannedRun) -> tuple[int, int]:
-        turn, server = rounds[run.path], servers.index(run.server)
-        return turn, -server if turn % 2 else server  # begin with the server that is running
-
-    return [list(group) for _, group in groupby(sorted(runs, key=place), key=lambda run: run.server)]
+        groups.setdefault(run.server, []).append(run)
+    return list(groups.values())
 
 
 def list_unfinished(planned: PlannedRun) -> list[Due]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -123,18 +123,12 @@ def _without_place(model_config: ModelConfig) -> ModelConfig:
 
 def _require(config: Config, run: RunData, named: Collection[str], keys: Collection[str]) -> None:
     """Raise `InvalidConfig` if one of these keys has a name that is neither bundled nor given by the user."""
-    for key, name, ours in _names(config):
-        if key in keys and name not in ours and name not in named:
-            file = run.files.config
+    bundled = {"env.name": ENVIRONMENTS, "method.name": METHODS, MODEL: list_model_configs()}
+    for key in keys:
+        name = getattr(config, key.partition(".")[0]).name
+        if name not in bundled[key] and name not in named:
             what = "a model configuration" if key == MODEL else "code"
             raise InvalidConfig(
-                f"{file}: {key} is {name!r}, {what} that is not part of SpeedRunner. If you trust it,"
-                f" add --trust {shlex.quote(name)}"
+                f"{run.files.config}: {key} is {name!r}, {what} that is not part of SpeedRunner. If you trust"
+                f" it, add --trust {shlex.quote(name)}"
             )
-
-
-def _names(config: Config) -> Iterator[tuple[str, str, Collection[str]]]:
-    """Yield each key of a configuration that names something, its value, and the bundled names."""
-    yield "env.name", config.env.name, ENVIRONMENTS
-    yield "method.name", config.method.name, METHODS
-    yield MODEL, config.model.name, list_model_configs()

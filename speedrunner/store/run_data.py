@@ -259,23 +259,20 @@ class RunData:
         return self.processes[-1].prices if self.processes else {}
 
     def trajectory(self, key: str) -> Trajectory:
-        """Return one finished episode. The key may lack zeros (`train/7`) and an unambiguous suffix.
+        """Return one finished episode. The key may lack zeros (`train/7`).
 
-        Raises `RunDirectoryError`: no episode matches, or several do.
+        Raises `RunDirectoryError`: no episode has this key.
         """
-        there = sorted({row.episode for row in self.episodes})
+        rows = {row.episode: row for row in self.episodes}
         full = "/".join(part.zfill(4) if part.isdecimal() else part for part in key.split("/"))
-        matches = [episode for episode in there if episode in (key, full)]
-        matches = matches or [episode for episode in there if episode.startswith(full)]
-        if len(matches) > 1:
-            raise RunDirectoryError(
-                f"{len(matches)} episodes begin with {key}: {matches[0]} to {matches[-1]}"
-            )
-        if not matches:
-            known = [[episode for episode in there if episode.startswith(phase)] for phase in get_args(Phase)]
+        row = rows.get(key) or rows.get(full)
+        if row is None:
+            known = [
+                [episode for episode in sorted(rows) if episode.startswith(phase)]
+                for phase in get_args(Phase)
+            ]
             spans = ", ".join(f"{keys[0]} to {keys[-1]}" for keys in known if keys)
             raise RunDirectoryError(f"{self.path} has no episode {key!r}; it has {spans or 'none yet'}")
-        row = next(row for row in self.episodes if row.episode == matches[0])
         trajectory = self.find(row)
         if trajectory is None:
             raise RunDirectoryError(f"{self.path} has a row of {row.episode}, and not the episode")

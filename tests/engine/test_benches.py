@@ -47,8 +47,6 @@ def test_real_episodes_get_all_that_the_cache_can_give_and_have_a_replay(
         assert row["prompt"] / row["turns"] > 500
         assert 0.8 < row["hit_rate"] < row["of_maximum"] <= 1
         assert 0 < row["mean_in_flight"] < row["in_flight"]
-        assert 0 < row["transit_ms"] <= row["transit_p95_ms"]
-        assert 0 < row["turn_ms"] <= row["turn_p95_ms"]
         assert row["client_ms"] > 0
 
 

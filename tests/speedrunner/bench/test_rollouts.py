@@ -7,18 +7,13 @@ import itertools
 import re
 import threading
 from collections import defaultdict
-from typing import Any
 
-import msgspec
 import psutil
 import pytest
 from msgspec.structs import replace
 
-from serving.engine.client import EngineResponse
-from serving.engine.one_try import TokenCompletion
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Usage
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.rollouts import (
@@ -27,10 +22,8 @@ from speedrunner.bench.rollouts import (
     Rollout,
     describe_rollouts,
     measure_rollouts,
-    time_turns,
 )
 from speedrunner.plain.console import Status
-from speedrunner.store.records import CallNode, Turn
 from tests.instant_engine import open_engine as open_instant_engine
 from tests.probe_engines import Forgetful
 from tests.scripted_engine import Request, ScriptedEngine, call
@@ -51,11 +44,6 @@ ROW = Rollout(
     hit_rate=0.931,
     queued=0,
     client_ms=3.14,
-    transit_ms=1.5,
-    transit_p95_ms=4.25,
-    turn_ms=2.5,
-    turn_p95_ms=6.0,
-    worker_ms=None,
 )
 
 
@@ -157,34 +145,6 @@ async def test_requests_are_in_flight_from_when_they_are_sent_until_they_are_ans
         (row,) = (await measured(overrides, [3], 1, LEAST_JUDGED)).tables[0].rows
     assert row.turns == 3 * LEAST_JUDGED
     assert row.turns * seconds / row.seconds < row.mean_in_flight < 3
-    assert 0 < row.transit_ms <= row.transit_p95_ms
-    assert row.worker_ms < row.turn_ms <= row.turn_p95_ms
-    # Nothing between two requests of an episode is left out.
-    assert row.seconds >= LEAST_JUDGED * seconds + (LEAST_JUDGED - 1) * row.turn_ms / 1000
-
-
-def test_the_time_between_requests_is_without_queue_and_counts_no_end_of_an_episode() -> None:
-    def turn(request: str, queued_s: float = 0.0, ran_s: float = 0.0) -> Turn:
-        executed = CallNode("look", "primitive", {}, seconds=ran_s)
-        return Turn([], "", Usage(), 1.0, queued_s=queued_s, executed=executed, request=request)
-
-    def response(request: str, started: float, ended: float, engine_s: float) -> EngineResponse[Any]:
-        metrics = {"queue_time_ms": 1.0, "time_to_first_token_ms": 2.0}
-        metrics["generation_time_ms"] = 1000 * engine_s - 3
-        content = {"choices": [{}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}, "metrics": metrics}
-        answer = msgspec.convert(content, TokenCompletion)
-        return EngineResponse(answer, Usage(), ended - started, ended, request, lambda *given, **more: None)
-
-    responses = {
-        "a": response("a", 0.0, 1.0, 0.9),
-        "b": response("b", 1.5, 2.0, 0.3),
-        "c": response("c", 2.5, 3.0, 0.45),
-        "z": response("z", 9.0, 9.5, 0.25),
-    }
-    episodes = [[turn("a", ran_s=0.1), turn("b", queued_s=0.3), turn("c", ran_s=0.2)], [turn("z", ran_s=0.3)]]
-    assert time_turns(episodes, responses) == pytest.approx(
-        {"transit_ms": 200, "transit_p95_ms": 250, "turn_ms": 200, "turn_p95_ms": 500, "worker_ms": 200}
-    )
 
 
 def described(model_config: str, *ratios: float, calls: int = LEAST_JUDGED) -> Measurement:

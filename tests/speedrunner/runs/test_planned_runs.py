@@ -128,32 +128,9 @@ def test_what_is_no_part_is_refused(text: str) -> None:
         parse_part(text)
 
 
-class TestModelsThatPlayEachOther_sLibraries:
-    TEXT = """
-    - env: babyai
-      method: asi
-      model: [tiny, tiny-random]
-    - env: babyai
-      method: asi
-      model: [tiny, tiny-random]
-      run.start_from: {model: [tiny, tiny-random]}
-      run.rollouts: 0
-    """
-
-    def test_every_run_comes_after_its_source_with_as_few_servers_as_possible(self, tmp_path: Path) -> None:
-        groups = split_by_server(listed(tmp_path, self.TEXT))
-        played: list[str] = []
-        for group in groups:
-            assert len({each.setup.model_config.name for each in group}) == 1
-            own = {each.path for each in group}
-            assert all(run.after is None or run.after in {*played, *own} for run in group)
-            played += own
-        assert [group[0].setup.model_config.name for group in groups] == ["tiny", "tiny-random", "tiny"]
-        assert len(played) == len({*played}) == 6
-
-    def test_one_model_has_one_server(self, tmp_path: Path) -> None:
-        (group,) = split_by_server(listed(tmp_path, self.TEXT, "model=tiny-hybrid"))
-        assert len(group) == 2
+def test_runs_of_a_model_are_played_on_one_server_in_the_order_of_the_models(tmp_path: Path) -> None:
+    groups = split_by_server(listed(tmp_path, TWO_MODELS))
+    assert models(groups) == [{"tiny"}, {"tiny-random"}]
 
 
 RUNS = """

@@ -252,8 +252,7 @@ async def test_a_sweep_of_a_single_run_has_slots_and_the_log_of_its_part(
     entry = "method=react run.rollouts=0 run.test_episodes=4 run.in_flight=4"
     assert (await one.play(entry, at_once=1, log_prefix="part1of2_")).failures == {}
     assert at_the_same_time(tmp_path / "0") == 1
-    _, folder, _, prefix = serve.call_args.args
-    assert (folder, prefix) == (tmp_path, "part1of2_")
+    assert serve.call_args.args[1] == tmp_path / "part1of2_server.log"
 
 
 async def test_runs_of_two_models_in_folders_of_one_name_are_played_one_model_after_the_other(
