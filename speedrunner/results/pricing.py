@@ -211,5 +211,5 @@ def engine_check(book: PriceBook, usd: float | None, processes: Sequence[Process
     if any("measured elsewhere" in note for note in price_caveats(book, processes)):
         return []
     predicted = f"{usd / own.usd_per_hour * 3600:.1f} {own.unit} seconds by the prices"
-    actual = f"{load.busy_s * max(processes[-1].actor.all_gpus, 1):.1f} with a request in flight"
+    actual = f"{load.busy_s * max(processes[-1].model.all_gpus, 1):.1f} with a request in flight"
     return [f"Check of the prices: {predicted}, {actual} (mean in flight: {load.in_flight:.1f})."]

@@ -322,7 +322,7 @@ class Executor:
 
     def _compare_prefixes(self, before: list[int], after: list[int]) -> PrefixChange:
         common = len(common_prefix(before, after))
-        cache = self.actor.model("actor").replicas[0].cache
+        cache = self.actor.model.replicas[0].cache
         kept = None if cache is None else cache.kept_by_edit(len(before), common)
         return PrefixChange(len(before), len(after), common, kept)
 

@@ -60,7 +60,7 @@ def caveats(runs: Iterable[RunData]) -> list[str]:
 
 def has_caveat(processes: Iterable[Process]) -> bool:
     """Return whether the results of a run say nothing about other models, by the caveat of a model config."""
-    return any(process.actor.caveat or process.inducer.caveat for process in processes)
+    return any(process.model.caveat for process in processes)
 
 
 def _silencing_setting(model_config: ModelConfig, role: str) -> str:

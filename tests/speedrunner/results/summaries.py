@@ -68,7 +68,7 @@ def summary(
         run=msgspec.structs.replace(RunConfig(dir=name, seed=seed, wall_clock="all"), **run),
         env=ClassConfig(str(env).partition("-")[0]),
         method=ClassConfig(treatment.method.name),
-        model=ModelOptions(variant.actor, prefix_caching=None if variant.has_cache else False),
+        model=ModelOptions(variant.name, prefix_caching=None if variant.has_cache else False),
     )
     key = repr(points)
     if key not in _FRAMES:
