@@ -193,7 +193,7 @@ class Player:
                 raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
         turns = [turn for each in played for turn in each.turns]
         requests = {turn.request for turn in turns}
-        line = token_line(row for row in self.directory.read().iterate_ledger() if row.request in requests)
+        line = token_line(self.directory.read(), requests)
         prompt = sum(turn.usage.prompt for turn in turns)
         output = sum(turn.usage.completion for turn in turns)
         output_per_s, replay_per_s = output / seconds, None

@@ -111,7 +111,7 @@ def cost(
     """
     loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
-    engine_s = engine_seconds(run.requests for run in loaded)
+    engine_s = engine_seconds(run.columns for run in loaded)
     for run, one in zip(loaded, costs, strict=True):
         checkpoints = frame_checkpoints(run, one)
         points, repaid = list_rows(checkpoints), break_even([checkpoints])

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from serving.usage import Usage
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.pricing import PriceBook
@@ -45,9 +43,9 @@ SLEEP_TYPES = {
 }
 """Columns of `frame_sleeps` with their types."""
 
-USAGE = Usage.__struct_fields__
+LABELS, USAGE = Labels.__struct_fields__, Usage.__struct_fields__
 
-REQUEST_TYPES = {
+REQUEST_TYPES: dict[str, Any] = {
     **{"request": "str", "retry": "int64", "time": "float64"},
     **{"labels_phase": "str", "labels_policy": "Int64", "labels_episode": "str"},
     **{"labels_attempt": "Int64", "labels_role": "str", "labels_replica": "Int64"},
@@ -127,26 +125,27 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
         book: the prices.
     """
 
-    def prefixed(prefix: str, record: Labels | Usage | None) -> dict[str, Any]:
-        values = {} if record is None else msgspec.structs.asdict(record)
-        return {f"{prefix}_{name}": value for name, value in values.items()}
+    import numpy
+    import pandas
 
-    shared = {id(row.labels): row.labels for row in run.requests}
-    labels = {key: prefixed("labels", Labels.of(own)) for key, own in shared.items()}
-
-    return make_frame(
-        (
-            {
-                **msgspec.structs.asdict(row),
-                **labels[id(row.labels)],
-                **prefixed("usage", row.usage),
-                **prefixed("at_most", row.at_most),
-                "usd": row.usage and (prices := book.models.get(row.model)) and prices.cost(row.usage),
-            }
-            for row in run.requests
-        ),
-        REQUEST_TYPES,
-    )
+    all_tokens: Any = run.columns.usage
+    columns, models = run.columns, [model for _, model in run.columns.kinds]
+    labels = [Labels.of(own) for own in columns.labels]
+    found: dict[str, Any] = {**vars(columns), "model": pandas.array(models, dtype="str").take(columns.kind)}
+    for name in LABELS:
+        column = f"labels_{name}"
+        distinct = pandas.array([getattr(own, name) for own in labels], dtype=REQUEST_TYPES[column])
+        found[column] = distinct.take(columns.kind)
+    for prefix, is_known in (("usage", columns.is_reported), ("at_most", columns.is_bounded)):
+        for name, tokens in vars(found[prefix]).items():
+            found[f"{prefix}_{name}"] = pandas.arrays.IntegerArray(tokens, ~is_known)
+    found["cacheable"] = pandas.arrays.IntegerArray(columns.cacheable, columns.cacheable < 0)
+    found["usd"] = numpy.full(len(columns.kind), numpy.nan)
+    for model, prices in book.models.items():
+        own = columns.mark([each == model for each in models]) & columns.is_reported
+        usd: Any = prices.cost(all_tokens)
+        found["usd"][own] = usd[own]
+    return pandas.DataFrame({name: found[name] for name in REQUEST_TYPES}).astype(REQUEST_TYPES)
 
 
 def _share_warm_ups(rows: Sequence[EpisodeRow], costs: RunCosts) -> dict[int, float]:

@@ -7,21 +7,20 @@ engine's start and stop are in no ledger and are not included.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
-from math import inf
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from msgspec.structs import astuple, replace
 
-from serving.meter import READINESS, LedgerRow
+from serving.meter import READINESS
 from serving.usage import Prices, Sums, Usage
-from speedrunner.results.pricing import PriceBook
+from speedrunner.results.pricing import PriceBook, add_spans
+from speedrunner.store.ledger_columns import LedgerColumns
 from speedrunner.store.records import Labels
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -187,12 +186,8 @@ class RunCosts:
         return groups
 
 
-GroupKey = tuple[str, bool, int]
-"""Model, whether the rows were wasted, and the identity of their labels."""
-
-
 class Group(NamedTuple):
-    """The rows of a ledger with one key, added up without prices.
+    """The rows of a ledger with equal labels and one model, wasted or not, added up without prices.
 
     Attributes:
         sent: requests with tokens.
@@ -200,6 +195,8 @@ class Group(NamedTuple):
     """
 
     labels: Labels
+    model: str
+    wasted: bool
     usage: Usage
     sent: int
     attention: float
@@ -211,12 +208,14 @@ class Ledger:
     """A run's ledger, added up, to be priced by one or more rules.
 
     Attributes:
-        groups: rows with equal labels share them, so that there are few groups.
+        group: the number of each row's group.
+        groups: by number, in the order of their first rows.
         prefixes, engine_s: as of `RunCosts`.
     """
 
-    rows: Sequence[LedgerRow]
-    groups: dict[GroupKey, Group]
+    columns: LedgerColumns
+    group: npt.NDArray[np.int64]
+    groups: dict[int, Group]
     prefixes: dict[int | None, int]
     engine_s: float | None
 
@@ -224,33 +223,30 @@ class Ledger:
     def of(cls, run: RunData) -> Ledger:
         """Add up a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, and for a
         damaged sleep: sleeps record which requests were wasted and which policies share a prefix."""
-        if run.episodes and not run.requests:
+        columns = run.columns
+        if run.episodes and not len(columns.kind):
             raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
-        rows: dict[GroupKey, list[LedgerRow]] = {}
-        for row in run.requests:
-            rows.setdefault(_group_key(row), []).append(row)
-        groups = {key: _add_up(own) for key, own in rows.items()}
+        group = 2 * columns.kind + columns.wasted
         prefixes: dict[int | None, int] = {}
         for number, prefix in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):
             if prefix is not None and prefix.before == prefix.common == prefix.after:
                 prefixes[number] = prefixes.get(number - 1, number - 1)
-        return cls(run.requests, groups, prefixes, engine_seconds([run.requests]))
+        return cls(columns, group, _add_up(columns, group), prefixes, engine_seconds([columns]))
 
     def price(self, book: PriceBook) -> RunCosts:
         """Return the costs by some prices and cache rule."""
-        moved = Counter[GroupKey]()
-        for row, tokens in zip(self.rows, book.rule.count_moved(self.rows), strict=True):
-            moved[_group_key(row)] += tokens
+        moved = _count(self.group, book.rule.count_moved(self.columns))
         lines: dict[Labels, Spend] = {}
         unpriced: dict[str, None] = {}
-        for key, group in self.groups.items():
-            (model, wasted, _), line = key, group.spend
-            if (prices := book.models.get(model)) is None:
-                unpriced[model] = None
+        for number, group in self.groups.items():
+            line = group.spend
+            if (prices := book.models.get(group.model)) is None:
+                unpriced[group.model] = None
             else:
-                usd = Paid.of_group(group, prices, moved[key])
-                line = replace(line, usd_by_class=usd, usd=usd.total, wasted_usd=usd.total if wasted else 0.0)
-            lines[group.labels] = lines.get(group.labels, Spend()) + line
+                usd = Paid.of_group(group, prices, moved[number])
+                wasted_usd = usd.total if group.wasted else 0.0
+                line = replace(line, usd_by_class=usd, usd=usd.total, wasted_usd=wasted_usd)
+            lines[group.labels] = lines[group.labels] + line if group.labels in lines else line
         return RunCosts(book, lines, self.prefixes, list(unpriced), self.engine_s)
 
 
@@ -259,40 +255,51 @@ def run_costs(run: RunData, book: PriceBook) -> RunCosts:
     return Ledger.of(run).price(book)
 
 
-def token_line(rows: Iterable[LedgerRow]) -> Spend:
-    """Add up the rows of any ledger, without prices."""
-    return _add_up([*rows]).spend
+def token_line(run: RunData, requests: Container[str]) -> Spend:
+    """Add up some requests of a run, by their ids, without prices."""
+    chosen = [request in requests for request in run.columns.request]
+    groups = _add_up(run.columns, 2 * np.where(chosen, 0, 1) + run.columns.wasted)
+    return sum((group.spend for number, group in groups.items() if number < 2), Spend())
 
 
-def _group_key(row: LedgerRow) -> GroupKey:
-    return row.model, row.wasted, id(row.labels)
-
-
-def _add_up(rows: Sequence[LedgerRow]) -> Group:
-    """Add up rows."""
-    useful = [row for row in rows if not row.wasted]
-    usage = _sum_usages(rows)
-    wasted = Classes.of(usage - _sum_usages(useful))
-    answers = [row for row in useful if row.usage is not None]
-    spend = Spend(
-        requests=len(rows),
-        tokens=Classes.of(usage),
-        wasted=wasted,
-        unreported=sum(row.usage is None and row.at_most is not None for row in rows),
-        cacheable=sum(row.cacheable or 0 for row in rows),
-        from_cache=sum(min(row.usage.cached, row.cacheable or 0) for row in rows if row.usage),
-        answers=len(answers),
-        thought_cut=sum(row.thought_cut for row in answers),
+def _add_up(columns: LedgerColumns, group: npt.NDArray[np.int64]) -> dict[int, Group]:
+    """Add up the rows of each group; an odd one has wasted rows."""
+    cached, useful = columns.usage.cached, columns.is_reported & ~columns.wasted
+    amounts = (
+        *(np.ones_like(group), columns.usage.was_sent, *vars(columns.usage).values()),
+        *(columns.is_bounded & ~columns.is_reported, columns.cacheable.clip(0)),
+        *(np.minimum(cached, columns.cacheable.clip(0)), useful, useful & columns.thought_cut),
     )
-    labels = Labels.of(rows[0].labels) if rows else Labels()
-    used = [row.usage for row in rows if row.usage]
-    sent, attention = sum(usage.was_sent for usage in used), sum(usage.attention for usage in used)
-    return Group(labels, usage, sent, attention, spend)
+    sums = [_count(group, amount) for amount in amounts]
+    attention = np.bincount(group, columns.usage.attention).tolist()
+    _, first = np.unique(group, return_index=True)
+    groups: dict[int, Group] = {}
+    for row in np.sort(first).tolist():
+        number = int(group[row])
+        count, sent, *tokens, unreported, cacheable, from_cache, answers, cut = (
+            each[number] for each in sums
+        )
+        labels, model = columns.kinds[columns.kind[row]]
+        usage, wasted = Usage(*tokens), bool(number % 2)
+        classes = Classes.of(usage)
+        spend = Spend(
+            requests=count,
+            tokens=classes,
+            wasted=classes if wasted else Classes(),
+            unreported=unreported,
+            cacheable=cacheable,
+            from_cache=from_cache,
+            answers=answers,
+            thought_cut=cut,
+        )
+        groups[number] = Group(Labels.of(labels), model, wasted, usage, sent, attention[number], spend)
+    return groups
 
 
-def _sum_usages(rows: Iterable[LedgerRow]) -> Usage:
-    known = (astuple(row.usage) for row in rows if row.usage is not None)
-    return Usage(*map(sum, zip(*known, strict=True)))
+def _count(group: npt.NDArray[np.int64], amounts: npt.NDArray[Any]) -> list[int]:
+    """Return the sum of each group. Sums are below 2**53, and so exact."""
+    sums: list[int] = np.bincount(group, amounts).astype(np.int64).tolist()
+    return sums
 
 
 def _sum(one: Any, other: Any) -> Any:
@@ -300,36 +307,19 @@ def _sum(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else one + other
 
 
-def engine_seconds(runs: Iterable[Sequence[LedgerRow]]) -> float | None:
+def engine_seconds(runs: Iterable[LedgerColumns]) -> float | None:
     """Return the seconds in which at least one of the runs, given by their ledgers, used an engine; the sum
     over engines, each of which a model identifies.
 
     `None` if no process found an engine ready, as with hosted models.
     """
     spans: dict[str, list[tuple[float, float]]] = {}
-    model = attrgetter("model")
-    for rows in runs:
-        for name, own in groupby(sorted(rows, key=model), key=model):
-            for process in _split_by_process(own):
-                begins = min(row.time - row.seconds for row in process)
-                spans.setdefault(name, []).append((begins, max(row.time for row in process)))
-    if not spans:
-        return None
-    total = 0.0
-    for used in spans.values():
-        until = -inf
-        for begin, end in sorted(used):
-            total += max(0.0, end - max(begin, until))
-            until = max(until, end)
-    return total
-
-
-def _split_by_process(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
-    """Return the rows of one run and one engine, one list for each process that found the engine ready."""
-    found: list[list[LedgerRow]] = []
-    for row in rows:
-        if row.retry == 0 and row.labels.get("role") == READINESS:
-            found.append([])
-        if found:
-            found[-1].append(row)
-    return found
+    for columns in runs:
+        ready = columns.mark([labels.get("role") == READINESS for labels in columns.labels])
+        ready &= columns.retry == 0
+        for name in sorted({model for _, model in columns.kinds}):
+            own = np.flatnonzero(columns.mark([model == name for _, model in columns.kinds]))
+            for process in np.split(own, np.flatnonzero(ready[own]))[1:]:  # each begins with a readiness
+                begin = (columns.time[process] - columns.seconds[process]).min()
+                spans.setdefault(name, []).append((float(begin), float(columns.time[process].max())))
+    return sum(map(add_spans, spans.values())) if spans else None

@@ -6,18 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from serving.meter import LedgerRow
-from serving.usage import Prices, Usage
+from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
+
+if TYPE_CHECKING:
+    from speedrunner.store.ledger_columns import Ints, LedgerColumns
 
 OWN = "the run's own"
 """Name of the prices that a run itself used."""
@@ -42,21 +44,24 @@ class CacheRule(msgspec.Struct, frozen=True):
     minimum: int = 0
     step: int = 1
 
-    def count_moved(self, rows: Sequence[LedgerRow]) -> list[int]:
-        """Return for each row of one ledger, in its order, the tokens that the engine took from its cache and
-        that cost the price of uncached ones."""
-        if self.name == "engine":
-            return [0] * len(rows)
-        left: dict[tuple[str | None, ...], int] = {}
-        return [0 if row.usage is None else self._count(row.usage, row.labels, left) for row in rows]
+    def count_moved(self, columns: LedgerColumns) -> Ints:
+        """Return for each row of one ledger the tokens that the engine took from its cache and that cost the
+        price of uncached ones."""
+        import numpy
+        import pandas
 
-    def _count(self, usage: Usage, labels: dict[str, str], left: dict[tuple[str | None, ...], int]) -> int:
+        usage, cached = columns.usage, columns.usage.cached
+        if self.name == "engine":
+            return numpy.zeros_like(cached)
         if self.name == "provider":
-            return usage.cached % self.step if usage.cached >= self.minimum else usage.cached
-        conversation = labels.get("episode"), labels.get("attempt"), labels.get("role")
-        before = left.get(conversation, 0) if conversation[0] else 0
-        left[conversation] = max(before, usage.prompt + usage.completion)
-        return max(usage.cached - before, 0)
+            return numpy.where(cached >= self.minimum, cached % self.step, cached)
+        keys = [(each.get("episode"), each.get("attempt"), each.get("role")) for each in columns.labels]
+        place = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        conversation = numpy.array([place[key] for key in keys], int)[columns.kind]
+        left = pandas.Series(usage.prompt + usage.completion).groupby(conversation).cummax()
+        before = left.groupby(conversation).shift(fill_value=0).to_numpy()
+        moved: Ints = numpy.maximum(cached - before * columns.mark([bool(key[0]) for key in keys]), 0)
+        return moved
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -73,17 +78,21 @@ class Load(msgspec.Struct, frozen=True):
     longest: int
 
     @classmethod
-    def of(cls, rows: Sequence[LedgerRow]) -> Load | None:
+    def of(cls, columns: LedgerColumns) -> Load | None:
         """Return the load of a ledger; `None` without a request that took time."""
-        spans = sorted((row.time - row.seconds, row.time) for row in rows if row.usage and row.seconds)
-        busy_s, until = 0.0, -inf
-        for begin, end in spans:
-            busy_s += max(0.0, end - max(begin, until))
-            until = max(until, end)
-        longest = max((row.usage.prompt for row in rows if row.usage), default=0)
-        return (
-            cls(busy_s, sum(row.seconds for row in rows if row.usage) / busy_s, longest) if busy_s else None
-        )
+        used = columns.is_reported & (columns.seconds != 0)
+        seconds, ends = columns.seconds[used], columns.time[used]
+        busy_s = add_spans(zip((ends - seconds).tolist(), ends.tolist(), strict=True))
+        return cls(busy_s, sum(seconds.tolist()) / busy_s, max(columns.usage.prompt)) if busy_s else None
+
+
+def add_spans(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the length of the time that at least one of the spans (begin, end) covers."""
+    total, until = 0.0, -inf
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
 
 
 class PriceBook(msgspec.Struct, frozen=True):
@@ -145,11 +154,11 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
     if prices is not None:
         own = {newest.model.name: newest.model.prices}
         if chosen.whole:
-            own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
+            own |= dict.fromkeys((model for _, model in run.columns.kinds), Prices(0, 0, 0))
         lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
         book = replace(book, name=Path(prices).name.removesuffix(".yaml"), models=lists)
     if measured := chosen.measured_whole:
-        load = Load.of(run.requests)
+        load = Load.of(run.columns)
         prices_then = measured.prices(load and load.in_flight)
         book = replace(book, load=load, models=dict.fromkeys(book.models, prices_then))
     if chosen.cache_minimum is not None:

@@ -143,7 +143,7 @@ async def open_run(
             return
         check_keys([setup.service])
         # Reads the ledger, so a damaged one is reported before a server starts.
-        tried = attempts(stored.iterate_ledger(), stored.episodes)
+        tried = attempts((row.labels for row in stored.iterate_ledger()), stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)
         before = episodes - sum(len(due.tasks) for due in left)
         claim = _claim(directory, setup, initial)

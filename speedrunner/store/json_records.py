@@ -180,6 +180,42 @@ def iterate_records(path: Path, type_: type[RecordType]) -> Iterator[RecordType]
         yield decode(line, f"{path}, line {number},")
 
 
+def iterate_blocks(
+    path: Path, part: type[RecordType], whole: type[msgspec.Struct]
+) -> Iterator[list[RecordType]]:
+    """Yield the records of a JSON-lines file of `whole` as `iterate_records` does, but several at a time,
+    which takes less time.
+
+    Args:
+        part: a subclass of `whole`, which decodes less.
+    """
+    decoder = msgspec.json.Decoder(part)
+    known = msgspec.structs.fields(whole)[-1].default
+    with explain_errors(path, "read"):
+        try:
+            opened = path.open("rb")
+        except FileNotFoundError:
+            return
+        with opened as file:
+            left = find_end(file, os.fstat(file.fileno()).st_size)
+            file.seek(0)
+            while left:
+                block = file.read(min(left, BUFFER))
+                block += file.readline(min(left - len(block), RECORD_BYTES))
+                left -= len(block)
+                try:
+                    records = decoder.decode_lines(block)
+                except _NOT_JSON:
+                    records = []
+                if len(records) != block.count(b"\n") or {
+                    getattr(row, "format", None) for row in records
+                } != {known}:
+                    for _ in iterate_records(path, whole):
+                        pass  # names the line
+                    raise StorageError(f"{path} has a line without a record: copy the whole run again")
+                yield records
+
+
 def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file, one at a time
     in memory.

@@ -14,7 +14,6 @@ from typing import Any, Literal, Self
 import msgspec
 
 from envs import Outcome, Task
-from serving.meter import LedgerRow
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Integer, Number, Prices, Timestamp, Usage
@@ -523,17 +522,17 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {name: str(value) for name, value in msgspec.to_builtins(self).items()}
 
 
-def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> dict[str, int]:
+def attempts(labels: Iterable[Mapping[str, str]], episodes: Iterable[EpisodeRow] = ()) -> dict[str, int]:
     """Return the highest attempt so far for each value of the label `episode`; the next attempt is one more.
 
     Args:
-        rows: the ledger.
+        labels: of the rows of a ledger.
         episodes: finished episodes, since one that broke at its start has no row in the ledger.
 
     Raises `StorageError`: an attempt is not a number.
     """
     highest: dict[str, int] = {}
-    tried = {attempt_of(row.labels) for row in rows} | {(row.episode, str(row.attempt)) for row in episodes}
+    tried = {*map(attempt_of, labels)} | {(row.episode, str(row.attempt)) for row in episodes}
     for episode, attempt in tried:
         if episode is not None:
             try:

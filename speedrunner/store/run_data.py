@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
@@ -35,6 +35,9 @@ from speedrunner.store.records import (
     attempts,
 )
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, sleep_key
+
+if TYPE_CHECKING:
+    from speedrunner.store.ledger_columns import LedgerColumns
 
 
 def load(path: Path | str) -> RunData:
@@ -184,13 +187,8 @@ class RunData:
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:
-        """Return the ledger as written. Rows with equal labels share them: sums group rows by their labels'
-        identity, which is much faster than by their content."""
-        rows, shared = list(self.iterate_ledger()), dict[tuple[tuple[str, str], ...], dict[str, str]]()
-        for row in rows:
-            labels = shared.setdefault(tuple(row.labels.items()), row.labels)
-            msgspec.structs.force_setattr(row, "labels", labels)
-        return rows
+        """Return the ledger as written."""
+        return list(self.iterate_ledger())
 
     def iterate_ledger(self) -> Iterator[LedgerRow]:
         """Yield the ledger as written, one row at a time in memory. Raises `RunDirectoryError` for a row that
@@ -199,37 +197,45 @@ class RunData:
         for number, row in enumerate(json_records.iterate_records(self.files.requests, LedgerRow), start=1):
             key = row.request, row.retry, row.time, *attempt_of(row.labels)
             if key in before:
-                what = f"line {number} is a copy of an earlier line"
-                raise RunDirectoryError(f"{self.files.requests}, {what}: copy the whole run again")
+                raise self._describe_copy(number)
             before.add(key)
             yield row
 
+    def _describe_copy(self, line: int) -> RunDirectoryError:
+        what = f"line {line} is a copy of an earlier line"
+        return RunDirectoryError(f"{self.files.requests}, {what}: copy the whole run again")
+
     @cached_property
     def requests(self) -> list[LedgerRow]:
-        """Return the ledger with `wasted` also set on the rows of aborted attempts.
+        """Return the ledger with `wasted` also set on the rows of aborted attempts; see `columns`."""
+        rows = zip(self.ledger, self.columns.wasted.tolist(), strict=False)  # the run may be played
+        return [msgspec.structs.replace(row, wasted=True) if wasted else row for row, wasted in rows]
+
+    @cached_property
+    def columns(self) -> LedgerColumns:
+        """Return the ledger as columns, with `wasted` also set on the rows of aborted attempts.
 
         An attempt is aborted if another attempt finished or retried the episode (or the sleep, which uses the
         label `episode` too). The newest attempt at an unfinished one counts as running. A kill can also lose
         single answers of a sleep, which asks for them again: those that none of its turns has.
         """
-        rows = self.ledger
-        kept = attempts(rows)
+        from speedrunner.store.ledger_columns import read_columns  # numpy takes a tenth of a second
+
+        columns = read_columns(self.files.requests)
+        if line := columns.find_copy():
+            raise self._describe_copy(line)
+        given = [attempt_of(labels) for labels in columns.labels]
+        kept = attempts(columns.labels)
         kept |= {row.episode: row.attempt for row in self.episodes if not row.termination.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
-        answered: dict[tuple[str | None, str | None], set[str]] = {
-            (sleep_key(sleep.sleep), str(sleep.attempt)): {turn.request for turn in sleep.turns} - {""}
-            for sleep in self.sleeps
-        }
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
-        given_by = {id(row.labels): attempt_of(row.labels) for row in rows}
-        stopped = {key for key, given in given_by.items() if given not in counting and None not in given}
-        turns = {key: own for key, given in given_by.items() if (own := answered.get(given))}
-
-        def was_aborted(row: LedgerRow) -> bool:
-            key = id(row.labels)
-            return key in stopped or row.request not in turns.get(key, (row.request,))
-
-        return [msgspec.structs.replace(row, wasted=True) if was_aborted(row) else row for row in rows]
+        wasted = columns.mark([key not in counting and None not in key for key in given])
+        for sleep in self.sleeps:
+            answered = {turn.request for turn in sleep.turns} - {""}
+            own = columns.mark([key == (sleep_key(sleep.sleep), str(sleep.attempt)) for key in given])
+            if answered:
+                wasted |= own & [request not in answered for request in columns.request]
+        return columns.with_wasted(wasted)
 
     @cached_property
     def tools(self) -> list[OfferedTools]:

@@ -33,7 +33,6 @@ def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
 
 
 def test_rows_are_added_up_in_one_group_for_each_purpose(tmp_path: Path) -> None:
-    """Grouping is by the labels' identity, so equal labels must be one object."""
     labels = [{"phase": "train", "policy": "0", "episode": f"train/{n:04d}", "attempt": "1"} for n in (0, 1)]
     rows = [row(float(time), Usage(10, 0, 1), **labels[time % 2]) for time in range(100)]
     assert len(Ledger.of(stored(tmp_path / "run", rows)).groups) == 2
@@ -86,6 +85,7 @@ LATER = [ready(10.0), answer(10.0, 11.0)]
     ],
 )
 def test_each_engine_s_seconds_with_a_run_count_once(
-    runs: list[list[LedgerRow]], seconds: float | None
+    tmp_path: Path, runs: list[list[LedgerRow]], seconds: float | None
 ) -> None:
-    assert engine_seconds(runs) == (None if seconds is None else pytest.approx(seconds))
+    columns = [stored(tmp_path / f"{number}", rows).columns for number, rows in enumerate(runs)]
+    assert engine_seconds(columns) == (None if seconds is None else pytest.approx(seconds))

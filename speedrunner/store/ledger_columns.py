@@ -1,0 +1,133 @@
+"""A run's ledger as columns, which are read several times faster than rows and are smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import astuple
+
+from serving.meter import LedgerRow
+from serving.usage import Usage
+from speedrunner.store import json_records
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Texts = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """The tokens of all requests, as `Usage` has those of one."""
+
+    prompt: Ints
+    cached: Ints
+    completion: Ints
+    reasoning: Ints
+
+    uncached: ClassVar[Any] = Usage.uncached
+    attention: ClassVar[Any] = Usage.attention
+    was_sent: ClassVar[Any] = Usage.was_sent
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LedgerColumns:
+    """A ledger; every array has an element for each of its rows. See `LedgerRow` for their meaning.
+
+    Attributes:
+        kinds: the distinct labels and models, in the order of their first rows.
+        kind: the row's place in `kinds`.
+        request, status, error: texts; `error` may be `None`.
+        usage, at_most: tokens; 0 if unknown.
+        is_reported, is_bounded: whether the row has a `usage`, an `at_most`.
+        cacheable: tokens; -1 if unknown.
+    """
+
+    kinds: Sequence[tuple[dict[str, str], str]]
+    kind: Ints
+    request: Texts
+    retry: Ints
+    time: Floats
+    status: Texts
+    wasted: Flags
+    usage: Tokens
+    is_reported: Flags
+    seconds: Floats
+    error: Texts
+    cacheable: Ints
+    at_most: Tokens
+    is_bounded: Flags
+    thought_cut: Flags
+
+    @property
+    def labels(self) -> list[dict[str, str]]:
+        """Return the labels of each kind."""
+        return [labels for labels, _ in self.kinds]
+
+    def mark(self, kinds: Sequence[bool]) -> Flags:
+        """Return for each row what is given for each kind."""
+        return np.array(kinds, bool)[self.kind]
+
+    def with_wasted(self, wasted: Flags) -> LedgerColumns:
+        """Return the ledger with further rows marked as wasted."""
+        return replace(self, wasted=self.wasted | wasted)
+
+    def find_copy(self) -> int | None:
+        """Return the number, from 1, of a row that is a copy of an earlier one; `None` without one."""
+        before = set[tuple[Any, ...]]()
+        if len(set(self.request)) < len(self.request):  # a retry has the request's id too
+            for number, key in enumerate(zip(self.request, self.retry, self.time, self.kind, strict=True), 1):
+                if key in before:
+                    return number
+                before.add(key)
+        return None
+
+
+class _StoredRow(LedgerRow, frozen=True, gc=False):
+    labels: msgspec.Raw  # type: ignore[assignment]  # equal ones are decoded once
+
+
+def read_columns(path: Path) -> LedgerColumns:
+    """Read a ledger. Raises the errors of `read_records`."""
+    kinds: dict[tuple[bytes, str], int] = {}
+    blocks = [_make_columns(rows, kinds) for rows in json_records.iterate_blocks(path, _StoredRow, LedgerRow)]
+    blocks = blocks or [_make_columns([], kinds)]
+    joined = {name: np.concatenate([block[name] for block in blocks], axis=-1) for name in blocks[0]}
+    decode = msgspec.json.Decoder(dict[str, str]).decode
+    joined |= {name: Tokens(*joined[name]) for name in ("usage", "at_most")}
+    return LedgerColumns(kinds=[(decode(labels), model) for labels, model in kinds], **joined)
+
+
+def _make_columns(rows: Sequence[_StoredRow], kinds: dict[tuple[bytes, str], int]) -> dict[str, Any]:
+    """Return the columns of some rows; adds their kinds."""
+    return {
+        "kind": np.array(
+            [kinds.setdefault((bytes(row.labels), row.model), len(kinds)) for row in rows], np.int64
+        ),
+        "request": np.array([row.request for row in rows], object),
+        "retry": np.array([row.retry for row in rows], np.int64),
+        "time": np.array([row.time for row in rows], np.float64),
+        "status": np.array([row.status for row in rows], object),
+        "wasted": np.array([row.wasted for row in rows], bool),
+        "usage": _make_tokens([row.usage for row in rows]),
+        "is_reported": np.array([row.usage is not None for row in rows], bool),
+        "seconds": np.array([row.seconds for row in rows], np.float64),
+        "error": np.array([row.error for row in rows], object),
+        "cacheable": np.array([-1 if row.cacheable is None else row.cacheable for row in rows], np.int64),
+        "at_most": _make_tokens([row.at_most for row in rows]),
+        "is_bounded": np.array([row.at_most is not None for row in rows], bool),
+        "thought_cut": np.array([row.thought_cut for row in rows], bool),
+    }
+
+
+def _make_tokens(usages: Sequence[Usage | None]) -> Ints:
+    """Return an array of four rows: the fields of `Usage`."""
+    nothing = astuple(Usage())
+    flat = np.array([nothing if usage is None else astuple(usage) for usage in usages], np.int64)
+    return flat.reshape(-1, len(nothing)).T
