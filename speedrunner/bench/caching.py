@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from random import Random
 from statistics import fmean
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -38,6 +37,9 @@ from speedrunner.results.inference import paper_ttest
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData
+
+if TYPE_CHECKING:
+    import pandas
 
 Treatment = Literal["warm", "within", "none"]
 
@@ -216,29 +218,23 @@ async def _measure(meter: TokenMeter, model: Model, block: Block, treatment: Tre
     )
 
 
+def _frame(costs: Sequence[BlockCost]) -> pandas.DataFrame:
+    import pandas
+
+    frame = pandas.DataFrame([msgspec.structs.asdict(cost) for cost in costs])
+    return frame.astype({"joules": float, "first_token_ms": float})
+
+
 def _average(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
     """Yield the means over the blocks of a run, checkpoint, level and treatment."""
-
-    def key(cost: BlockCost) -> tuple[str, int, int, str]:
-        return cost.run, cost.checkpoint, cost.in_flight, cost.treatment
-
-    for (run, checkpoint, in_flight, treatment), group in groupby(sorted(costs, key=key), key):
-        blocks = list(group)
-        joules, first = (
-            [value for value in values if value is not None]
-            for values in ([cost.joules for cost in blocks], [cost.first_token_ms for cost in blocks])
-        )
-        yield {
-            "run": run,
-            "rollouts": checkpoint,
-            "in_flight": in_flight,
-            "cache": treatment,
-            "blocks": len(blocks),
-            "seconds": fmean(cost.seconds for cost in blocks),
-            "joules": fmean(joules) if joules else None,
-            "first_token_ms": fmean(first) if first else None,
-            "cached_share": fmean(cost.cached_share for cost in blocks),
-        }
+    if not costs:
+        return
+    by = _frame(costs).groupby(["run", "checkpoint", "in_flight", "treatment"])
+    means = by[["seconds", "joules", "first_token_ms", "cached_share"]].mean()
+    means.insert(0, "blocks", by.size())
+    names = {"checkpoint": "rollouts", "treatment": "cache"}
+    for row in means.reset_index().rename(columns=names).to_dict("records"):
+        yield {str(name): None if value != value else value for name, value in row.items()}
 
 
 def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
@@ -247,44 +243,23 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
     A saving is 1 - warm / none, in engine seconds of a run's checkpoint. The change over learning is paired
     within a run, with its t interval over runs (seeds) of a condition; one run has none.
     """
-    conditions = dict.fromkeys((cost.environment, cost.method, cost.in_flight) for cost in costs)
-    for environment, method, in_flight in conditions:
-        own = [
-            cost
-            for cost in costs
-            if (cost.environment, cost.method, cost.in_flight) == (environment, method, in_flight)
-        ]
-        savings = [
-            _run_savings([cost for cost in own if cost.run == run]) for run in {cost.run for cost in own}
-        ]
-        pairs = [saving for saving in savings if saving is not None]
-        if not pairs:
-            continue
-        change = paper_ttest([after - before for before, after in pairs])
+    if not costs:
+        return
+    keys = ["environment", "method", "in_flight", "run"]
+    seconds = _frame(costs).groupby([*keys, "checkpoint", "treatment"])["seconds"].mean().unstack()
+    seconds = seconds.reindex(columns=["warm", "none"])
+    savings = (1 - seconds["warm"] / seconds["none"]).dropna()
+    ends = savings.groupby(keys).agg(["first", "last", "size"])
+    ends = ends[ends["size"] > 1]
+    for condition, own in ends.groupby(keys[:-1]):
+        pairs = own["last"] - own["first"]
+        change = paper_ttest(pairs.tolist())
         yield {
-            "environment": environment,
-            "method": method,
-            "in_flight": in_flight,
-            "runs": len(pairs),
-            "before": fmean(before for before, _ in pairs),
-            "after": fmean(after for _, after in pairs),
-            "change": fmean(after - before for before, after in pairs),
+            **dict(zip(keys, condition, strict=False)),
+            "runs": len(own),
+            "before": own["first"].mean(),
+            "after": own["last"].mean(),
+            "change": pairs.mean(),
             "low": change.ends[0] if change and change.ends else None,
             "high": change.ends[1] if change and change.ends else None,
         }
-
-
-def _run_savings(costs: Sequence[BlockCost]) -> tuple[float, float] | None:
-    """Return the savings at a run's first and last checkpoint; `None` if a treatment was not measured."""
-    seconds: dict[tuple[int, str], list[float]] = {}
-    for cost in costs:
-        seconds.setdefault((cost.checkpoint, cost.treatment), []).append(cost.seconds)
-    points = sorted({checkpoint for checkpoint, _ in seconds})
-    if len(points) < 2 or any(
-        (point, treatment) not in seconds for point in points for treatment in ("warm", "none")
-    ):
-        return None
-    first, last = (
-        1 - fmean(seconds[point, "warm"]) / fmean(seconds[point, "none"]) for point in (points[0], points[-1])
-    )
-    return first, last

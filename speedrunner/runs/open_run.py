@@ -21,7 +21,6 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import accept_changes, identity
-from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress, Ticks
 from speedrunner.runs.servers import ServedModel
@@ -97,8 +96,7 @@ class OpenRun:
                 attempts=self.attempts,
                 slots=slots,
             )
-            with track(setup.config, directory, self.progress.say) as executor.finished:
-                await executor.execute(self.left)
+            await executor.execute(self.left)
 
 
 def _spent_usd(rows: Iterable[LedgerRow], prices: Prices) -> float:
