@@ -88,8 +88,8 @@ def describe_model(model: str | Path, name: str) -> str:
         name: name of the model config.
 
     Raises:
-        InvalidModelConfig: the hub cannot be reached, or the model has no usable tokenizer or no weights.
-        FilesMissing: the hub does not provide its files.
+        InvalidModelConfig: the model has no usable tokenizer or no weights.
+        FilesMissing: the hub cannot be reached, or does not provide its files.
     """
     lora = {}
     if isinstance(model, Path) and (adapter := read_json(model / ADAPTER_CONFIG)):

@@ -88,9 +88,8 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
         The model's folder. That of a model on the hub has at least the files that `fetch_texts` downloads.
 
     Raises:
-        InvalidModelConfig: the model config names a hosted model or a folder that is missing, or the hub
-            cannot be reached.
-        FilesMissing: the hub does not provide the model.
+        InvalidModelConfig: the model config names a hosted model, or a folder that is missing.
+        FilesMissing: the hub cannot be reached, or does not provide the model.
         ServerFailed: the recipe failed; the message has its last line and the command.
     """
     if model_config.id is not None:
@@ -117,9 +116,6 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
 
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 """A model's id on the hub: `ORGANISATION/MODEL`."""
-
-HUB_S = 4.0
-"""Longest wait for an answer of the hub, in seconds."""
 
 TEXTS = ("*.json", "*.jinja", "*.txt", "*.model")
 """Configuration, chat template and tokenizer."""
@@ -180,9 +176,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
     Returns:
         The model's folder.
 
-    Raises:
-        FilesMissing: the hub does not provide it, or the disk has no room for it.
-        InvalidModelConfig: the hub cannot be reached.
+    Raises `FilesMissing`: the hub cannot be reached or does not provide it, or the disk has no room for it.
     """
     from huggingface_hub import constants
 
@@ -199,8 +193,7 @@ def fetch_texts(model: str, revision: str | None = None) -> Path:
     """Return the folder with a model's configuration, chat template and tokenizer, downloaded if they
     are missing; without a revision, the newest ones. The folder's name is their commit.
 
-    Raises:
-        As `fetch`.
+    Raises as `fetch`.
     """
     folder = cached_folder(model, revision) if revision else None
     if folder and all(name.endswith(WEIGHTS[1:]) for name in missing_files(folder)):
@@ -213,7 +206,6 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    require_hub(model, revision)
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:
@@ -222,7 +214,11 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
         )
     except OSError as error:  # includes the hub's refusals, such as of a gated model
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise FilesMissing(f"{model} cannot be fetched: {reason}") from None
+        at = f" --revision {revision}" if revision else ""
+        raise FilesMissing(
+            f"{model} cannot be fetched: {reason}; use `hf download {model}{at}` where there is a network"
+            " (HF_HOME names the cache's folder)"
+        ) from None
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -250,30 +246,3 @@ def missing_files(folder: Path) -> Iterator[str]:
 def size_bytes(folder: Path) -> int:
     """Return the bytes of all files in a model's folder and the folders below it."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def require_hub(model: str, revision: str | None) -> None:
-    """Report at once that the hub cannot be reached; its own client retries for a minute.
-
-    Raises `InvalidModelConfig`, also if the environment forbids contact with the hub.
-    """
-    from http.client import HTTPException
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    from huggingface_hub import constants
-
-    what = "HF_HUB_OFFLINE forbids asking the hub"
-    if not constants.HF_HUB_OFFLINE:
-        try:
-            with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_S):
-                return
-        except HTTPError:
-            return  # it answers
-        except (OSError, HTTPException) as error:
-            what = f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
-    at = f" --revision {revision}" if revision else ""
-    raise InvalidModelConfig(
-        f"{model} is not in this machine's cache, and {what}; where there is a network,"
-        f" `hf download {model}{at}` fetches it; HF_HOME names the cache's folder"
-    )

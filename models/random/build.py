@@ -2,10 +2,7 @@
 
     python models/random/build.py MODEL --out DIR
 
-- `tiny-random` is a small Qwen3 with 2M random weights.
-- `tiny-hybrid` has 1.6M random weights: linear attention and a mixture of experts. Its architecture is
-  Qwen3-Next's, with Qwen3.5's layers (three gated delta nets, then full attention) and native tool calls; an
-  engine without image support can load it.
+- The bundled models with random weights are in models/random/models.yaml.
 - A shape of models/shapes/shapes.yaml is a published configuration without weights, for `load_format: dummy`.
 
 All have one tokenizer, for shapes with the published number of entries. The same sources and library versions
@@ -33,56 +30,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 HERE = Path(__file__).resolve().parent
-TOKENIZER, SHAPES = HERE / "tokenizer.json", HERE.parent / "shapes" / "shapes.yaml"
+TOKENIZER, MODELS = HERE / "tokenizer.json", HERE / "models.yaml"
+SHAPES = HERE.parent / "shapes" / "shapes.yaml"
 STAMP = "recipe.json"
 
 SEED = 0
 VOCABULARY = 2048
 CONTEXT = 32_768
 
-MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "tiny-random": (
-        "template.jinja",
-        "Qwen3ForCausalLM",
-        {
-            "hidden_size": 192,
-            "intermediate_size": 512,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 6,
-            "num_key_value_heads": 2,
-            "head_dim": 32,
-            "tie_word_embeddings": True,
-            "dtype": "float32",
-        },
-    ),
-    "tiny-hybrid": (
-        "hybrid.jinja",
-        "Qwen3NextForCausalLM",
-        {
-            "hidden_size": 128,
-            "intermediate_size": 256,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 64,
-            # Smaller linear heads do not work in vLLM's CPU build.
-            "linear_num_key_heads": 2,
-            "linear_key_head_dim": 128,
-            "linear_num_value_heads": 2,
-            "linear_value_head_dim": 128,
-            # vLLM requires at least one layer with experts.
-            "mlp_only_layers": [0, 1, 2],
-            "num_experts": 2,
-            "num_experts_per_tok": 1,
-            "moe_intermediate_size": 128,
-            "shared_expert_intermediate_size": 128,
-            "tie_word_embeddings": False,  # tied, vLLM's Qwen3-Next leaves its output weights uninitialised
-            "dtype": "bfloat16",
-        },
-    ),
-}
-"""Bundled models: chat template, class of `transformers`, and the fields of its configuration that differ
-from the defaults."""
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """Return a file's mapping."""
+    content: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return content
 
 
 def build(out: Path, model: str) -> None:
@@ -90,7 +50,7 @@ def build(out: Path, model: str) -> None:
 
     Raises `FileExistsError`: `out` exists and was not built here.
     """
-    sources = (Path(__file__), TOKENIZER, SHAPES, *sorted(HERE.parent.glob("*/*.jinja")))
+    sources = (Path(__file__), TOKENIZER, MODELS, SHAPES, *sorted(HERE.parent.glob("*/*.jinja")))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
     stamp = json.dumps({"model": model, "sources": digest}) + "\n"
 
@@ -105,7 +65,7 @@ def build(out: Path, model: str) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as place:
         work = Path(place) / out.name
         work.mkdir()
-        content = write_model(work, model) if model in MODELS else write_shape(work, model)
+        content = write_model(work, model) if model in read_yaml(MODELS) else write_shape(work, model)
         (work / STAMP).write_text(stamp, encoding="utf-8")
         shutil.rmtree(out, ignore_errors=True)
         try:
@@ -121,13 +81,14 @@ def write_model(folder: Path, name: str) -> str:
     import torch
     import transformers
 
-    template, architecture, config = MODELS[name]
+    known = read_yaml(MODELS)[name]
+    config = known["config"]
     transformers.utils.logging.disable_progress_bar()
-    tokenizer = build_tokenizer(HERE / template)
+    tokenizer = build_tokenizer(HERE / known["template"])
     tokenizer.save_pretrained(folder)
     print("drawing the weights", flush=True)
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    kind = getattr(transformers, architecture)
+    kind = getattr(transformers, known["architecture"])
     torch.manual_seed(SEED)
     model = kind(
         kind.config_class(
@@ -167,7 +128,7 @@ def build_tokenizer(template: Path) -> PreTrainedTokenizerBase:
 
 def shapes() -> dict[str, dict[str, Any]]:
     """Return the configurations of the shapes by name."""
-    found: dict[str, dict[str, Any]] = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))["shapes"]
+    found: dict[str, dict[str, Any]] = read_yaml(SHAPES)["shapes"]
     for config in found.values():
         if "quantization_config" in config:
             # The gate projections are too narrow for blocks of 128, so they stay in bfloat16.
@@ -208,7 +169,7 @@ def build_wide_tokenizer(model_type: str, size: int) -> PreTrainedTokenizerBase:
     """
     from tokenizers import AddedToken, Tokenizer
 
-    family = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))["families"][model_type]
+    family = read_yaml(SHAPES)["families"][model_type]
     tokenizer = build_tokenizer(HERE.parent / family["template"])
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary: dict[str, int] = content["model"]["vocab"]
@@ -232,7 +193,8 @@ def build_wide_tokenizer(model_type: str, size: int) -> PreTrainedTokenizerBase:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", choices=[*MODELS, *shapes()], metavar="MODEL", help="a model or shape")
+    known = [*read_yaml(MODELS), *shapes()]
+    parser.add_argument("model", choices=known, metavar="MODEL", help="a model or shape")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the model folder to write")
     options = parser.parse_args()
     # Exit by an exception, which removes the unfinished folder.

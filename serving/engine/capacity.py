@@ -61,9 +61,9 @@ class CacheConfig(msgspec.Struct, frozen=True):
     def kept_by_edit(self, sent: int, common: int) -> int:
         """Return how many tokens of a prompt the cache gives to another prompt that begins like it.
 
-        An attention cache keeps each whole block. A hybrid one keeps only two states of a prompt that was
-        computed in one step: its end, rounded down to the match unit, and the end of its last whole block.
-        The rule is that of vLLM 0.32, measured; longer prompts also keep the last block's end of each step.
+        An attention cache keeps each whole block. A hybrid one keeps two states of a prompt, however many
+        steps compute it: its end, rounded down to the match unit, and the end of its last whole block. The
+        rule is that of vLLM 0.32, measured (docs/serving.md).
 
         Args:
             sent: length of the first prompt.

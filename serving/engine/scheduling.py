@@ -26,28 +26,17 @@ LOG_VARIABLE = "SPEEDRUNNER_STEP_LOG"
 NO_CONVOYS = "SpeedRunner: with this version of vLLM requests start at once"
 
 
-def uses_own_scheduler(model_config: ModelConfig, step_log: Path | None) -> bool:
-    """Return whether a server needs our scheduler: for convoys, or for a log of its steps. A scheduler in
-    `server.flags` is the user's choice, and takes the place of ours."""
-    has_other = "scheduler-cls" in model_config.server.flags
-    return not has_other and bool(model_config.convoys or step_log)
-
-
-def scheduler_arguments(model_config: ModelConfig, step_log: Path | None) -> list[str]:
-    """Return the arguments of a server that choose its scheduler; empty for vLLM's own.
+def scheduler_options(model_config: ModelConfig, step_log: Path | None) -> tuple[list[str], dict[str, str]]:
+    """Return a server's arguments and environment variables for our scheduler, which makes convoys and logs
+    steps. Empty if it needs neither, and for a scheduler in `server.flags`: that is the user's choice.
 
     Args:
         step_log: file of its log of steps; `None` for no log.
     """
-    if not uses_own_scheduler(model_config, step_log):
-        return []
-    is_sync = not model_config.gpus or model_config.server.flags.get("async-scheduling") is False
+    flags = model_config.server.flags
+    if "scheduler-cls" in flags or not (model_config.convoys or step_log):
+        return [], {}
+    is_sync = not model_config.gpus or flags.get("async-scheduling") is False
     scheduler = f"{OWN_MODULE}.{'SyncConvoyScheduler' if is_sync else 'ConvoyScheduler'}"
-    return [SCHEDULER_FLAG, scheduler, *([GRAPHS_FLAG] if step_log else [])]
-
-
-def scheduler_settings(model_config: ModelConfig, step_log: Path | None) -> dict[str, str]:
-    """Return the environment variables of a server that its scheduler reads."""
-    if not uses_own_scheduler(model_config, step_log):
-        return {}
-    return {STEPS_VARIABLE: str(model_config.convoys), LOG_VARIABLE: str(step_log or "")}
+    settings = {STEPS_VARIABLE: str(model_config.convoys), LOG_VARIABLE: str(step_log or "")}
+    return [SCHEDULER_FLAG, scheduler, *([GRAPHS_FLAG] if step_log else [])], settings

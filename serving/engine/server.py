@@ -26,7 +26,7 @@ from serving.engine import guard, step_log
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, device_settings
-from serving.engine.scheduling import scheduler_arguments, scheduler_settings
+from serving.engine.scheduling import scheduler_options
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
@@ -114,7 +114,7 @@ class VllmServer:
         arguments += ["--max-model-len", str(model_config.context), "--dtype", model_config.dtype]
         arguments += ["--worker-cls", WORKER]
         arguments += ["--uds", str(self.endpoint.socket)]
-        arguments += scheduler_arguments(model_config, self.step_log)
+        arguments += scheduler_options(model_config, self.step_log)[0]
         return arguments + model_config.arguments()
 
     @property
@@ -213,7 +213,7 @@ class VllmServer:
         return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
-            **scheduler_settings(self.model_config, self.step_log),
+            **scheduler_options(self.model_config, self.step_log)[1],
             # Otherwise it asks the hub, with a long wait on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if is_here else {}),
             **{name: value for name, value in without_nvcc.items() if not os.environ.get(name)},

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass
-from inspect import Parameter, Signature
-from typing import Any, Literal, NotRequired, TypedDict
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -20,12 +20,9 @@ from serving.model import Model
 from serving.model_config import Role, Roles
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
+from speedrunner.plain.plain_yaml import read_yaml_file
 
 MANY_TOOLS = 60
-
-CODE_TOKENS = 1024
-"""Bound of a string that must have room for 2 kB of code: tokenizers need one token for about three bytes of
-it."""
 
 LABELS = {"role": "probe"}
 SYSTEM = "You answer every message with one tool call."
@@ -55,69 +52,23 @@ class ToolProbe:
 
 Validity = Literal["valid", "invalid", "truncated"]
 
-Direction = Literal["left", "right", 'into the "old" mill', "über die Brücke", 180]
-
-
-class Point(TypedDict):
-    """A place."""
-
-    x: int
-    y: float
-
-
-class Route(TypedDict):
-    """Places in a row."""
-
-    name: str
-    points: list[Point]
-    pace: NotRequired[Literal["walk", "run"]]
-
 
 @functools.cache
 def battery() -> tuple[ToolProbe, ...]:
     """Return twelve probes, one of each kind; the last offers 60 tools."""
-    wait = _tool("wait", "Do nothing for a while.")
-    say = _tool("say", "Say something, word for word.", text=str)
-    run = _tool("run", "Run a Python program.", code=str)
-    turn = _tool("turn", "Turn around.", direction=Direction)
-    count = _tool("count", "Note a whole number.", number=int)
-    weigh = _tool("weigh", "Note a weight.", kilograms=float)
-    switch = _tool("switch", "Switch the lamp.", on=bool, blinking=bool)
-    optional = {"limit": (int, 10), "order": (Literal["newest", "oldest"], "newest"), "exact": (bool, False)}
-    search = _tool("search", "Search the notes.", query=str, **optional)
-    plan = _tool(
-        "plan",
-        "Keep a plan of routes.",
-        routes=list[Route],
-        start=Point,
-        grid=list[list[int]],
-        tags=list[str],
-    )
-    plan = msgspec.structs.replace(plan, parameters=_shorten_lists(plan.parameters))
-    kinds = itertools.cycle((say, turn, count, weigh, switch, search, plan, wait))
+    content = read_yaml_file(Path(__file__).with_name("tool_battery.yaml"))
+    tools = {name: ToolSpec(f"probe_{name}", **fields) for name, fields in content["tools"].items()}
+    probes = [
+        ToolProbe(**{**fields, "tools": tuple(tools[name] for name in fields["tools"])})
+        for fields in content["probes"]
+    ]
+    kinds = itertools.cycle(tools[name] for name in content["many"])
     many = tuple(
         msgspec.structs.replace(tool, name=f"{tool.name}_{number:02}")
         for number, tool in zip(range(MANY_TOOLS), kinds, strict=False)
     )
-    return (
-        ToolProbe("no argument", "Wait.", (wait,)),
-        ToolProbe("quotes", """Say: "Don't," she wrote, "type 'C:\\new' or \\"\\" there.\"""", (say, wait)),
-        ToolProbe("newlines", "Say a poem of four lines,\n\n\tthe second one indented.", (say, wait)),
-        ToolProbe("unicode", "Say: Grüße, 世界! naïve 🎲 Ω — ¿qué?", (say, wait)),
-        ToolProbe(
-            "2 kB of code",
-            "Write a Python program of about sixty lines that plays tic-tac-toe against itself, and run it.",
-            (run, wait),
-            CODE_TOKENS,
-        ),
-        ToolProbe("enum", "Turn into the old mill.", (turn,)),
-        ToolProbe("integer", "Note the number minus seventeen thousand and four.", (count,)),
-        ToolProbe("float", "Note a weight of three and a half grams.", (weigh,)),
-        ToolProbe("boolean", "Switch the lamp on; it must not blink.", (switch,)),
-        ToolProbe("optional", "Search for red doors and show me the five oldest.", (search,)),
-        ToolProbe("nested", "Plan two routes of three points each, on a grid of two by two.", (plan,)),
-        ToolProbe(f"{MANY_TOOLS} tools", f"Turn left with {many[-3].name}, or wait.", many),
-    )
+    probes.append(ToolProbe(f"{MANY_TOOLS} tools", f"Turn left with {many[-3].name}, or wait.", many))
+    return tuple(probes)
 
 
 class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,21 +115,3 @@ async def answer_probe(model: Model, role: Role, probe: ToolProbe) -> ProbeAnswe
         return msgspec.structs.replace(probe_answer, validity="truncated", problem=str(answer.problem))
     is_empty, problem = not answer.text, str(answer.problem)
     return msgspec.structs.replace(probe_answer, validity="invalid", problem=problem, is_empty=is_empty)
-
-
-def _shorten_lists(schema: Any) -> Any:
-    """Return a schema with at most three items in each list: 32 in 32 take thousands of tokens."""
-    if not isinstance(schema, dict):
-        return schema
-    short = {key: _shorten_lists(value) for key, value in schema.items()}
-    return short | {"maxItems": 3} if schema.get("type") == "array" else short
-
-
-def _tool(name: str, doc: str, **types: Any) -> ToolSpec:
-    """Return a tool with parameters of these types; a pair is a type and a default."""
-    parameters = []
-    for parameter, given in types.items():
-        annotation, default = given if isinstance(given, tuple) else (given, Parameter.empty)
-        kind = Parameter.KEYWORD_ONLY
-        parameters.append(Parameter(parameter, kind, annotation=annotation, default=default))
-    return ToolSpec.from_signature(f"probe_{name}", Signature(parameters), doc)

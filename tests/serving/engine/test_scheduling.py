@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from serving.engine import api_server
 from serving.engine.api_server import with_known_scheduler
-from serving.engine.scheduling import scheduler_arguments, scheduler_settings
+from serving.engine.scheduling import scheduler_options
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 
@@ -39,7 +39,7 @@ def with_flags(name: str, **flags: Any) -> ModelConfig:
 def test_hybrid_models_on_gpus_get_convoys_unless_the_model_config_says_otherwise(
     model_config: ModelConfig, steps: int, scheduler: str | None
 ) -> None:
-    arguments, settings = (make(model_config, None) for make in (scheduler_arguments, scheduler_settings))
+    arguments, settings = scheduler_options(model_config, None)
     assert model_config.convoys == steps
     assert arguments == (["--scheduler-cls", scheduler] if scheduler else [])
     assert settings == (
@@ -49,15 +49,14 @@ def test_hybrid_models_on_gpus_get_convoys_unless_the_model_config_says_otherwis
 
 def test_a_server_that_logs_its_steps_has_our_scheduler_and_reports_cuda_graphs(tmp_path: Path) -> None:
     model_config, log = load_model_config("tiny-random"), tmp_path / "steps"
-    assert scheduler_arguments(model_config, log) == ["--scheduler-cls", SYNC, "--cudagraph-metrics"]
-    assert scheduler_settings(model_config, log)["SPEEDRUNNER_STEP_LOG"] == str(log)
-    assert scheduler_settings(model_config, log)["SPEEDRUNNER_CONVOY_STEPS"] == "0"
+    arguments, settings = scheduler_options(model_config, log)
+    assert arguments == ["--scheduler-cls", SYNC, "--cudagraph-metrics"]
+    assert settings == {"SPEEDRUNNER_CONVOY_STEPS": "0", "SPEEDRUNNER_STEP_LOG": str(log)}
 
 
 def test_the_user_s_scheduler_takes_the_place_of_ours_even_for_a_log(tmp_path: Path) -> None:
     model_config = with_flags("qwen3.5-27b", scheduler_cls="their.Own")
-    assert scheduler_arguments(model_config, tmp_path / "steps") == []
-    assert scheduler_settings(model_config, tmp_path / "steps") == {}
+    assert scheduler_options(model_config, tmp_path / "steps") == ([], {})
 
 
 @pytest.mark.parametrize("error", [ImportError("no AsyncScheduler"), AttributeError("no PauseState")])
