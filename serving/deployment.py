@@ -42,7 +42,6 @@ class Deployment:
     """One model config's engine for as long as it is needed. Made by `deploy`.
 
     Attributes:
-        endpoint: its address.
         server: the server that we started; `None` for one that others run.
         replicas: the engine's replicas, shared by all clients.
     """
@@ -92,9 +91,6 @@ class Deployment:
         """Open a model with its own ledger. Any number of clients may share the engine.
 
         Args:
-            write_row: called with every ledger row.
-            prices: prices to use instead of the model config's.
-            spending: the spending cap; `None` for no cap.
             context: limit of its conversations in tokens; `None` for the engine's own.
 
         Raises `ServerFailed`: the engine does not answer.
@@ -205,9 +201,7 @@ async def deploy(
 
     Args:
         model_config: already sized for its GPUs if `gpus` is given.
-        log: file for the server's output.
         gpus: the server's GPUs, as returned by `place_models` with the model config.
-        say: called with lines about what happens.
         waiting: called about once a second with a line that says what the deployment waits for.
         logs_steps: whether a server that is started here logs its steps (`serving.engine.step_log`).
 
@@ -250,9 +244,6 @@ async def place_models(
 ) -> list[tuple[ModelConfig, list[Gpu]]]:
     """Check the GPUs for models that are deployed at the same time, divide them among the servers, and size
     the models.
-
-    Args:
-        say: called with a line for each warning, and about each size that was chosen.
 
     Returns:
         For each model, what `deploy` takes: the model config with the context and flags for its GPUs or its

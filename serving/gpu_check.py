@@ -17,10 +17,6 @@ from serving.model_config import ModelConfig
 from serving.sizing import fit, memory_share
 from speedrunner.plain.findings import Finding, failure, warning
 
-CUDA, LEAST_DRIVER = 13, 580
-"""The engine's CUDA, and the oldest branch of the driver for it (NVIDIA: CUDA Compatibility, Minor Version
-Compatibility). `requirements/gpu.lock` has the same CUDA."""
-
 IN_USE_MIB = 1024
 """Most memory in use, in MiB, on an idle GPU: the driver takes some hundreds of MiB."""
 
@@ -32,7 +28,6 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
 
     Args:
         model_configs: models that are served at the same time; none of their servers runs.
-        say: called with a line for each warning.
 
     Returns:
         The GPUs of each server.
@@ -109,16 +104,7 @@ def _check_compilers(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _check_server(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Finding]:
-    """Check the driver, the free memory and the size of the GPUs of one server that does not run yet."""
-    driver = gpus[0].driver
-    branch = driver.partition(".")[0]
-    if branch.isdigit() and int(branch) < LEAST_DRIVER:
-        yield warning(
-            "GPU",
-            f"the driver is {driver}, and the engine's CUDA {CUDA} needs {LEAST_DRIVER} or newer",
-            "use a node with a newer driver, or NVIDIA's package cuda-compat with"
-            " VLLM_ENABLE_CUDA_COMPATIBILITY=1",
-        )
+    """Check the free memory and the size of the GPUs of one server that does not run yet."""
     share = memory_share(model_config)
     for gpu in gpus:
         if gpu.is_broken:

@@ -95,7 +95,6 @@ class Meter:
 
     Args:
         write: called with each row before its answer is passed on. So no answer is used without its row.
-        spending: the spending cap; `None` for no cap.
     """
 
     def __init__(

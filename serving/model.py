@@ -37,7 +37,6 @@ class Model:
 
     Args:
         tokenizer: needed on the completions API.
-        replicas: the engine's replicas.
 
     Attributes:
         tokenizer: `None` on the APIs of messages.
@@ -72,9 +71,6 @@ class Model:
 
         Args:
             role: `actor`, `inducer` or another; chooses sampling and budgets from the model config.
-            messages: system and user messages.
-            tools: the tools that the model may call, in the order in which it reads them.
-            labels: labels of every ledger row of the conversation.
         """
         settings = self.model_config.role(role)
         labels = {"role": role, **labels}

@@ -36,8 +36,6 @@ from speedrunner.plain.plain_records import WrongData, record
 SAMPLING = ("temperature", "top_p", "top_k")
 """Values of a role that publishers recommend in `generation_config.json`."""
 
-UNSENT = ("min_p", "repetition_penalty")
-
 LONG = 'It says: "<a & b>", it\'s here.\n' * 500 + "End."
 """A text that a template must write as it is, about as long as the longest first prompts."""
 
@@ -85,7 +83,6 @@ def describe_model(model: str | Path, name: str) -> str:
 
     Args:
         model: its id on the hub, `ORGANISATION/MODEL`, or its folder; or the folder of a LoRA adapter.
-        name: name of the model config.
 
     Raises:
         InvalidModelConfig: the model has no usable tokenizer or no weights.
@@ -126,9 +123,7 @@ def describe_model(model: str | Path, name: str) -> str:
                 own[key] = sampling[key]
     if own:
         content["roles"] = {"actor": own, "inducer": own.copy()}
-    unsent = {key: sampling[key] for key in UNSENT if sampling.get(key) not in (None, 0, 1)}
-    note = f"# No request has what generation_config.json recommends: {json.dumps(unsent)}\n" * bool(unsent)
-    return HEADER.format(model=model) + note + yaml.safe_dump(content, sort_keys=False)
+    return HEADER.format(model=model) + yaml.safe_dump(content, sort_keys=False)
 
 
 def _find_base(adapter: Path, base: object) -> str | Path:
@@ -210,7 +205,6 @@ def check_files(
 
     Args:
         place: the folder that `serving.weights.prepare` returns.
-        say: called with a note about the chat template.
         starts: whether a server is started, which needs weights.
 
     Raises `InvalidModelConfig`: files are missing, or the model config does not fit them.

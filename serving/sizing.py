@@ -46,8 +46,6 @@ async def size_model(
 
     Args:
         endpoint: the running server; `None` if one is started here.
-        gpus: the GPUs of the server that is started.
-        say: called with a line about what was chosen.
 
     Raises:
         InvalidModelConfig: the GPUs here are too small, or the model's folder is missing.

@@ -81,9 +81,6 @@ def recipe_command(model_config: ModelConfig) -> list[str] | None:
 def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
     """Make sure that the model can be loaded. If the model config has a recipe, run it.
 
-    Args:
-        progress: called with a line before a recipe runs.
-
     Returns:
         The model's folder. That of a model on the hub has at least the files that `fetch_texts` downloads.
 
@@ -169,9 +166,6 @@ def cached_folder(model: str, revision: str | None) -> Path | None:
 
 def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
     """Download all files that serving a model needs, except those on this machine.
-
-    Args:
-        say: called with a line that names the model and the target folder.
 
     Returns:
         The model's folder.

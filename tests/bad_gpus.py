@@ -54,7 +54,6 @@ BAD_GPUS = [
         fatal=False,
     ),
     BadGpus("a GPU that needs a reset", gpus=(replace(H100, problem=str(pynvml.NVML_ERROR_RESET_REQUIRED)),)),
-    BadGpus("an old driver", gpus=(replace(H100, driver="535.183.01"),), fatal=False),
     BadGpus("the C compiler is missing", environment={"CC": "/nowhere/gcc"}),
     BadGpus("a UUID of no GPU", gpus=(H100, SECOND), environment={VISIBLE: "GPU-ffff"}),
     BadGpus("no visible GPU", environment={VISIBLE: ""}),

@@ -83,7 +83,6 @@ class MessageConversation(Conversation):
     It is never queued, since its length in tokens is not known here.
 
     Attributes:
-        path: path of the API, after `/v1/`.
         form: type of its answers.
         items_field: the request's field for the items.
         items: everything said so far, as each request carries it.

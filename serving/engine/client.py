@@ -154,9 +154,7 @@ class Engine:
     """One engine, reached over HTTP; safe to use from many tasks at once.
 
     Args:
-        endpoint: its address.
         model: the served name, sent with each request.
-        meter: gets a row for every try.
         retry: see `RetryPolicy`.
         require_alive: see `RequireAlive`; `None` for an engine that others run.
         hosted: whether it is a hosted service; only a vLLM server reports its health and takes seeds.
@@ -250,9 +248,7 @@ class Engine:
         """Continue messages.
 
         Args:
-            path: path of the API, after `/v1/`.
             body: the request without the model's name.
-            form: type of the answer.
             prompt_bound: upper bound of the prompt's tokens, for the spending cap.
             max_tokens: upper bound of the answer's tokens, which the body states as well.
 

@@ -94,7 +94,6 @@ class HttpClient:
         """Send a request and wait for the whole response, whatever its status.
 
         Args:
-            path: path after the server's root.
             content: JSON to post; without it, the request is a GET.
             most_bytes: largest content of the response.
 

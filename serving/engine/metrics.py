@@ -148,7 +148,6 @@ async def watch(
 
     Args:
         patience_s: how long the engine may show no progress while our requests wait for it, in seconds.
-        is_busy: whether requests wait.
         on_hang: called when it hangs; then the watch continues.
     """
 

@@ -63,9 +63,6 @@ class VllmServer:
     (see `serving.engine.guard`). It is not bound to an event loop: one may start it and another stop it.
 
     Attributes:
-        model_config: the served model config.
-        endpoint: its address.
-        log: file that the server's output is appended to.
         folder: its files on disk, removed with it; only this user can enter it.
     """
 
@@ -192,32 +189,26 @@ class VllmServer:
         return self._report(ended)
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment variables of the server's processes that differ from ours, except PATH."""
-        settings = self._settings()
+        """Return the environment variables of the server's processes that differ from ours, except PATH. The
+        model config's own are last."""
+        without_nvcc = WITHOUT_NVCC if self.model_config.gpus else {}
+        id_, revision = self.model_config.id, self.model_config.revision
+        is_here = id_ is not None and find_folder(id_, revision) is not None
+        own = {name: str(value) for name, value in self.model_config.server.env.items()}
         return {
             "VLLM_RPC_BASE_PATH": str(self.folder),  # for vLLM's own sockets, which it leaves behind
             # The server must not listen to other machines, whatever the machine's name resolves to.
             **LOOPBACK,
             "TMPDIR": str(self.folder),  # other files that it leaves behind are removed with the folder
-            **cache_settings({**os.environ, **settings}),
+            **cache_settings({**os.environ, **own}),
             **device_settings(self._gpus),
-            **settings,
-        }
-
-    def _settings(self) -> dict[str, str]:
-        """Return the environment variables for the engine and its compilers; the model config's own are
-        last."""
-        without_nvcc = WITHOUT_NVCC if self.model_config.gpus else {}
-        id_, revision = self.model_config.id, self.model_config.revision
-        is_here = id_ is not None and find_folder(id_, revision) is not None
-        return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
             **scheduler_options(self.model_config, self.step_log)[1],
             # Otherwise it asks the hub, with a long wait on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if is_here else {}),
             **{name: value for name, value in without_nvcc.items() if not os.environ.get(name)},
-            **{name: str(value) for name, value in self.model_config.server.env.items()},
+            **own,
         }
 
     def _spawn(self) -> None:

@@ -37,7 +37,6 @@ class StartCheck:
 
     Args:
         mode: `serving.check`.
-        say: called with a line when a check begins or is skipped.
     """
 
     def __init__(self, mode: Check, say: Say) -> None:

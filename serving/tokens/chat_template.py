@@ -49,7 +49,7 @@ _PROBE = ToolSpec(
     "Zqdoc text.",
     {"type": "object", "properties": {"zqparameter": {"type": "string"}}, "required": ["zqparameter"]},
 )
-_FIRST, _THOUGHT, _ANSWER, _SECOND = "zqfirst", "zqthought", "zqanswer", "zqsecond"
+_FIRST, _ANSWER, _SECOND = "zqfirst", "zqanswer", "zqsecond"
 
 
 def system_sections(tools: Sequence[ToolSpec], form: str, reasoning_tokens: int) -> list[str]:
@@ -155,18 +155,15 @@ class ChatTemplate:
         missing = ["tools"] * (not self.writes_tools) + ["the system message"] * (not self.writes_system)
         where = "system" if self.writes_system else "first user"
         parts = [f"omits {' and '.join(missing)}, which go into the {where} message"] * bool(missing)
-        if (tools_in_system or not self.writes_tools) and not self._writes_old_thoughts:
-            parts.append("drops reasoning of earlier answers, which stays in SpeedRunner's prompts")
+        if tools_in_system and self.writes_tools:
+            parts.append(
+                f"has a call format that is none of ours: the tools go into the {where} message as JSON"
+            )
         if self.answer_header:
             parts.append(
                 f"writes {self.answer_header!r} before each answer, which each prompt then ends with"
             )
         return f"the chat template {'; it '.join(parts)}" if parts else ""
-
-    @cached_property
-    def _writes_old_thoughts(self) -> bool:
-        """Whether a prompt has the reasoning of an answer before the last message."""
-        return _THOUGHT in self.try_render(_three_turns(f"<think>\n{_THOUGHT}\n</think>\n\n{_ANSWER}"), [])
 
     def first_messages(
         self, messages: Messages, tools: Sequence[ToolSpec], form: str, reasoning_tokens: int = 0

@@ -76,8 +76,6 @@ class ChatTokenizer:
         contain the text of a control token.
 
         Args:
-            messages: system and user messages (`role`, `content`).
-            tools: the tools, in the order in which the model reads them.
             template_options: variables of the template (`enable_thinking`).
 
         Returns:

@@ -48,7 +48,6 @@ class Transcript:
     Args:
         model_config: of a model on the completions API.
         role: `actor`, `inducer` or another; chooses the budgets from the model config.
-        messages: system and user messages.
     """
 
     def __init__(

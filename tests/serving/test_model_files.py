@@ -251,7 +251,6 @@ def test_values_that_a_model_config_cannot_have_are_left_out(tmp_path: Path) -> 
     (tmp_path / "odd.yaml").write_text(text)
     actor = load_model_config(str(tmp_path / "odd.yaml")).roles.actor
     assert (actor.temperature, actor.top_k, actor.top_p) == (None, None, 0.9)
-    assert 'recommends: {"min_p": 0.1}\n' in text
 
 
 def test_options_of_the_chat_template_are_in_the_prompts_of_their_role(

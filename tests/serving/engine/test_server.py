@@ -28,7 +28,7 @@ from serving.engine.server import (
 )
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
-from serving.model_configs import load_model_config
+from serving.model_configs import CHECKOUT, load_model_config
 from tests.processes import HANGS_S, all_end, tree
 from tests.stand_in_server import HEALTHY
 
@@ -118,7 +118,8 @@ async def test_on_a_cpu_the_server_gives_way(server_of, gpus: int, niceness: int
 async def test_the_command_is_built_from_the_model_config(server_of) -> None:
     server = server_of(HEALTHY)
     line = " ".join(server.command)
-    assert "--model some/model --served-model-name tiny-random --max-model-len" in line
+    model = CHECKOUT / ".cache/models/tiny-random"
+    assert f"--model {model} --served-model-name tiny-random --max-model-len" in line
     assert "--dtype float32" in line
     assert f"--uds {server.endpoint.socket}" in line
     assert "--block-size 32" in line
