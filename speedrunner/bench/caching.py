@@ -33,7 +33,7 @@ from speedrunner.bench.token_units import TokenMeter
 from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import Status
-from speedrunner.results.inference import paper_ttest
+from speedrunner.results.inference import estimate_mean
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData
@@ -243,6 +243,8 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
     A saving is 1 - warm / none, in engine seconds of a run's checkpoint. The change over learning is paired
     within a run, with its t interval over runs (seeds) of a condition; one run has none.
     """
+    import pandas
+
     if not costs:
         return
     keys = ["environment", "method", "in_flight", "run"]
@@ -253,7 +255,7 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
     ends = ends[ends["size"] > 1]
     for condition, own in ends.groupby(keys[:-1]):
         pairs = own["last"] - own["first"]
-        change = paper_ttest(pairs.tolist())
+        change = estimate_mean({number: pandas.Series([pair]) for number, pair in enumerate(pairs)})
         yield {
             **dict(zip(keys, condition, strict=False)),
             "runs": len(own),

@@ -30,7 +30,7 @@ def report(
     prices: PriceList = None,
     notes: Notes = False,
 ) -> None:
-    """Write results of runs: report.html, tables (CSV, LaTeX), figures.
+    """Write results of runs: report.html, tables (CSV), figures.
 
     Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
     browser, tables/ and figures/ (PDF, SVG), instead of those of an earlier report. Exit status 1: a run
@@ -41,7 +41,7 @@ def report(
     with waiting_line() as status:
         collected = collect(folders, prices, status)
         out = out or _own_folder(folders)
-        tables = table_files(collected.tables, collected.caveats)
+        tables = table_files(collected.tables)
         write_folder(out, tables)  # fails before the figures are drawn
         made = figures(collected.conditions)
         status("drawing figures")
@@ -73,7 +73,7 @@ def report(
 
 def _remove_others(out: Path, kept: set[str]) -> None:
     """Remove the tables and figures of an earlier report that a new one, of other runs, does not have."""
-    for kind in ("tables/*.csv", "tables/*.tex", "figures/*.svg", "figures/*.pdf"):
+    for kind in ("tables/*.csv", "figures/*.svg", "figures/*.pdf"):
         for path in out.glob(kind):
             if str(path.relative_to(out)) not in kept:
                 path.unlink()

@@ -37,7 +37,7 @@ from speedrunner.results.claims import (
 from speedrunner.results.conditions import OURS, REACT, Condition, group_runs
 from speedrunner.results.cost_text import REPEATS_NOTE
 from speedrunner.results.means import Spread
-from speedrunner.results.pairing import estimate_difference, note_limits, note_refusals
+from speedrunner.results.pairing import estimate_difference, note_limits
 from speedrunner.results.paper import compare_with_paper, list_published, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
@@ -121,7 +121,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     notes += [REPEATS_NOTE] * (REPEATED in overview[0])
     caveats = {line for run in runs for line in (*run.caveats, *price_caveats(run.book, run.processes))}
     caveats |= {f"{run.path}: {line}" for run in runs for line in note_silent_sleeps(run.sleeps)}
-    caveats |= set(note_refusals(conditions))
     return Collected(
         runs=runs,
         conditions=conditions,

@@ -18,9 +18,10 @@ from msgspec import Struct
 from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.means import RULES
+from speedrunner.results.pricing import RuleName
 from speedrunner.results.writing import Cell, Table, caption
 
-SUFFIXES = {"engine": "", **{rule: f"_{rule}" for rule in RULES}}
+SUFFIXES: dict[RuleName, str] = {"engine": "", **{rule: f"_{rule}" for rule in RULES}}
 """What the cache rules add to the names of columns of checkpoints."""
 
 
@@ -52,7 +53,7 @@ class BreakEven(Struct, frozen=True):
         )
 
 
-def break_even(runs: Iterable[pandas.DataFrame], rule: str = "engine") -> BreakEven | None:
+def break_even(runs: Iterable[pandas.DataFrame], rule: RuleName = "engine") -> BreakEven | None:
     """Return when the sleeps of runs are repaid; `None` if they have no sleeps, prices or second checkpoint.
 
     Args:

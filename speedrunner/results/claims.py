@@ -351,7 +351,6 @@ def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Sam
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     """Return the verdicts on the paper's claims, and the comparisons behind them that have a run."""
-    shown = ["text", "place", "model", "paper", *MEASURED, "direction", "verdict"]
     columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", *MEASURED]
     columns += ["direction", "has_runs", "experiment"]
     measured = attrgetter(*MEASURED)
@@ -364,7 +363,7 @@ def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
         for each in judged
     ]
     text = caption("claims", confidence=CONFIDENCE, equivalence=EQUIVALENCE)
-    claims = Table(CLAIMS, text, columns, rows, shown=shown)
+    claims = Table(CLAIMS, text, columns, rows)
     columns = ["claim", "model", "comparison", "range_low", "range_high", *MEASURED]
     columns += ["verdict", "reason"]
     rows = [

@@ -49,9 +49,6 @@ ABLATIONS = OFF, ASI_STYLE, ALL_PUBLIC = tuple(
 )
 """SpeedRunner without one of its parts."""
 
-TOO_MANY = 0.02
-"""Share of test episodes that a limit of the machinery may end before a table flags the value."""
-
 
 @dataclass(frozen=True, eq=False)
 class Condition:

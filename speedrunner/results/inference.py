@@ -251,19 +251,3 @@ def _weigh_episodes(arrays: Sequence[ndarray], place: int, statistic: Statistic)
     values = statistic(numpy.concatenate(without))
     weights: ndarray = (size - 1) * (values.mean() - values)
     return weights
-
-
-def paper_ttest(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
-    """Test the mean of differences against zero as if they were independent; `None` without differences."""
-    import numpy
-    from scipy.stats import ttest_1samp
-
-    if not differences:
-        return None
-    given = numpy.asarray(differences, dtype=float)
-    count, mean = len(given), float(given.mean())
-    if numpy.ptp(given) <= 1e-12 * numpy.abs(given).max():  # one value, or equal up to rounding
-        return Estimate(mean, None, None, count)
-    tested = ttest_1samp(given, 0.0)
-    low, high = tested.confidence_interval(confidence)
-    return Estimate(mean, float(low), float(high), count, float(tested.statistic), float(tested.pvalue))

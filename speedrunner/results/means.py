@@ -91,9 +91,6 @@ TESTED = ("score", "output", "cost_usd")
 LIMITS = tuple(each.value for each in Termination if each.is_limit)
 """Terminations by a limit. A checkpoint has the share of its test episodes that each of them ended."""
 
-CUT = (Termination.WALL_CLOCK.value, Termination.CONTEXT_OVERFLOW.value)
-"""The limits of the machinery, not of the environment. Tables flag scores that they affect."""
-
 CONDITION = [*COLUMNS, "checkpoint"]
 """Columns that identify a condition's checkpoint in frames of several runs."""
 

@@ -14,31 +14,24 @@ from envs import Task
 from speedrunner.config.condition import Choice, ModelVariant
 from speedrunner.config.schema import differences
 from speedrunner.plain.plain_records import shown_differences
-from speedrunner.results.conditions import FAMILIES, OURS, Condition
+from speedrunner.results.conditions import OURS, Condition
 from speedrunner.results.inference import (
     CONFIDENCE,
     Estimate,
     estimate_mean,
     estimate_score,
-    estimate_statistic,
-    match_tasks,
-    paper_ttest,
 )
 from speedrunner.results.means import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption, list_rows
 from speedrunner.store.process_notes import ACCEPTABLE, changes, process_lines
-from speedrunner.store.records import Termination
 
 LIMITS = "env.limits"
 WORLD = ("env.primitives", LIMITS, "env.tasks")
 """Digests that make tasks with equal names different worlds."""
 
-POOLED = "scienceworld"
-"""The environment of rows that pool both families, as in the caption of the paper's main figure."""
-
-Differences = dict[int, list["pandas.Series[float]"]]
-"""By seed, in each environment, the difference of each test task that has a value on both sides."""
+Differences = dict[int, "pandas.Series[float]"]
+"""By seed, the difference of each test task that has a value on both sides."""
 
 
 class CannotCompare(Exception):
@@ -156,20 +149,6 @@ def note_limits(conditions: Sequence[Condition]) -> list[str]:
     return lines
 
 
-def note_refusals(conditions: Sequence[Condition]) -> list[str]:
-    """Return a line for each condition with test episodes that a provider refused for their content."""
-    lines = []
-    for each in conditions:
-        episodes = pandas.concat([run.episodes for run in each.runs.values()])
-        is_refused = (episodes["phase"] == "test") & (episodes["termination"] == Termination.REFUSED)
-        if count := int(is_refused.sum()):
-            lines.append(
-                f"{', '.join(each.names)}: the provider refused {count} test episodes for their content;"
-                " means leave them out, which can move them"
-            )
-    return lines
-
-
 def _limits(run: RunResult) -> dict[str, int | str]:
     """Return the limits of an episode that a run sets."""
     calls = run.processes[-1].model.role("actor").max_calls if run.processes else None
@@ -265,47 +244,41 @@ def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
     """Return the tests that respect seeds and tasks, with p of the paper's."""
     rows: list[tuple[Cell, ...]] = []
     for names, paired in _compare_all(conditions):
-        test = estimate_statistic(match_tasks(paired))
-        independent = paper_ttest([value for own in paired.values() for values in own for value in values])
-        if test is not None and independent is not None:
+        if (test := estimate_mean(paired)) is not None:
             t_test = test.mean, test.low, test.high, test.t, test.p
-            rows.append((*names, len(paired), test.count, *t_test, independent.p))
+            rows.append((*names, len(paired), test.count, *t_test, _test_as_paper(paired)))
     columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs", "difference"]
     columns += ["low", "high", "t", "p", "paper_p"]
-    text = caption("ttests", confidence=CONFIDENCE, pooled=POOLED)
+    text = caption("ttests", confidence=CONFIDENCE)
     return [Table("ttests", text, columns, rows)]
 
 
+def _test_as_paper(paired: Differences) -> float | None:
+    """Return p of a test that takes all pairs as independent; `None` if all are equal."""
+    from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
+
+    values = pandas.concat([*paired.values()])
+    return None if values.nunique() < 2 else float(ttest_1samp(values, 0.0).pvalue)
+
+
 def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, ...], Differences]]:
-    """Yield the identifying columns of each comparison with its differences a minus b; pooled ones follow
-    their families. A comparison is at the last checkpoint that a seed of both methods has finished."""
-    found: dict[tuple[str, str, str, str], dict[Choice, tuple[int, Differences]]] = {}
+    """Yield the identifying columns of each comparison with its differences a minus b, at the last checkpoint
+    that a seed of both methods has finished."""
     for a, b in _pair_methods(conditions):
-        pairs = [(key, b.runs[key], run) for key, run in a.runs.items() if key in b.runs]
-        common = {key: {*one.points}.intersection(other.points) for key, one, other in pairs}
+        pairs = [(seed, b.runs[seed], run) for seed, run in a.runs.items() if seed in b.runs]
+        common = {seed: {*one.points}.intersection(other.points) for seed, one, other in pairs}
         if not any(common.values()):
             continue
         last = max(point for points in common.values() for point in points)
         (env, method, model), other = a.names, b.names[1]
         for metric in TESTED:
             paired = {
-                key: [subtract_values(one, other, last, metric)]
-                for key, one, other in pairs
-                if last in common[key]
+                seed: subtract_values(one, other, last, metric)
+                for seed, one, other in pairs
+                if last in common[seed]
             }
-            paired = {key: own for key, own in paired.items() if len(own[0])}
+            paired = {seed: own for seed, own in paired.items() if len(own)}
             yield (env, model, metric, method, other, last), paired
-            found.setdefault((model, metric, method, other), {})[a.identity.env] = last, paired
-    for names, by_env in found.items():
-        if all(family in by_env for family in FAMILIES):
-            points, parts = zip(*(by_env[family] for family in FAMILIES), strict=True)
-            yield (POOLED, *names, min(points)), _pool(parts)
-
-
-def _pool(parts: Sequence[Differences]) -> Differences:
-    """Join the differences of environments, for the seeds that all of them have."""
-    keys = set.intersection(*map(set, parts))
-    return {key: [own for part in parts for own in part[key]] for key in sorted(keys)}
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Condition]]:

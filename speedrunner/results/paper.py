@@ -28,7 +28,6 @@ from speedrunner.results.conditions import (
     OPO,
     OURS,
     THIRD,
-    TOO_MANY,
     VOYAGER,
     ZOMBIES,
     Condition,
@@ -36,7 +35,7 @@ from speedrunner.results.conditions import (
     find_runs,
     played_models,
 )
-from speedrunner.results.means import CUT, Spread, average, mean_sd, spread
+from speedrunner.results.means import Spread, average, mean_sd, spread
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 
@@ -96,14 +95,12 @@ class PaperComparison(msgspec.Struct, frozen=True):
     Attributes:
         model: model of the measured runs.
         ours: at the last checkpoint, over seeds.
-        flag: set if the wall clock or the context ended over 2% of the test episodes behind it.
         missing: the command that plays missing and unfinished runs; empty if there are three finished seeds.
     """
 
     paper: Published
     model: str
     ours: Spread | None
-    flag: str
     missing: str
 
 
@@ -132,15 +129,12 @@ def _compare_number(
     treatment = TREATMENTS[number.method]
     asked = [find_runs(conditions, env, treatment, model).values() for env in ENVS[number.env]]
     known = [part for runs in asked if (part := _quantity(number.quantity, runs)) is not None]
-    last = [run.checkpoints.iloc[-1] for runs in asked for run in runs if run.points]
-    cut = max((float(row[[*CUT]].sum()) for row in last), default=0.0)
     words = ["speedrunner", "sweep", f"experiment={number.experiment}", f"model={chosen.name}"]
     is_complete = all(len(runs) >= SEEDS and not any(run.unfinished for run in runs) for runs in asked)
     return PaperComparison(
         paper=number,
         model=str(model),
         ours=average(known) if len(known) == len(asked) else None,
-        flag=f"{cut:.1%} ended by a limit" if cut > TOO_MANY else "",
         missing="" if is_complete else shlex.join(words) + options,
     )
 
@@ -166,7 +160,7 @@ def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:
 def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
     columns = (
         *("place", "experiment", "env", "method", "quantity", "paper_model", "paper"),
-        *("paper_std", "model", "ours", "ours_std", "seeds", "difference", "flag", "missing"),
+        *("paper_std", "model", "ours", "ours_std", "seeds", "difference", "missing"),
     )
     cells: list[tuple[Cell, ...]] = []
     for row in rows:
@@ -176,10 +170,7 @@ def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
             (
                 *(paper.place, paper.experiment, paper.env, paper.method, paper.quantity, paper.model),
                 *(paper.value, paper.sd, row.model, *mean_sd(ours)),
-                *(ours.seeds if ours else 0, difference, row.flag, row.missing),
+                *(ours.seeds if ours else 0, difference, row.missing),
             )
         )
-    text = caption("paper", label=label, too_many=TOO_MANY)
-    flagged = frozenset(number for number, row in enumerate(rows) if row.flag)
-    shown = ("model", "env", "method", "quantity", "paper", "paper_std", "ours", "ours_std", "seeds")
-    return Table(label.partition(":")[2] or label, text, columns, cells, flagged, shown)
+    return Table(label.partition(":")[2] or label, caption("paper", label=label), columns, cells)

@@ -124,7 +124,7 @@ class PriceBook(msgspec.Struct, frozen=True):
         name = self.name + ("" if self.rule.name == "engine" else f", cache rule {self.rule.name}")
         if (own := self.measured) is None:
             return name
-        level = own.level(self.load and self.load.in_flight)
+        level = own.level(self.load.in_flight if self.load else None)
         return (
             f"{name} ({own.unit} seconds of {own.model} on {own.hardware} with {own.engine},"
             f" {level.in_flight} in flight, prompts of {min(level.contexts)} to {max(level.contexts)} tokens,"
@@ -159,7 +159,7 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
         book = replace(book, name=Path(prices).name.removesuffix(".yaml"), models=lists)
     if measured := chosen.measured_whole:
         load = Load.of(run.columns)
-        prices_then = measured.prices(load and load.in_flight)
+        prices_then = measured.prices(load.in_flight if load else None)
         book = replace(book, load=load, models=dict.fromkeys(book.models, prices_then))
     if chosen.cache_minimum is not None:
         book = replace(book, provider=CacheRule("provider", chosen.cache_minimum, chosen.cache_step))

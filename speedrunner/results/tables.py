@@ -8,12 +8,11 @@ import pandas
 
 from speedrunner.config.condition import COLUMNS
 from speedrunner.results.break_even import break_even_table
-from speedrunner.results.conditions import TOO_MANY, Condition, stack_frames
+from speedrunner.results.conditions import Condition, stack_frames
 from speedrunner.results.means import (
     AVERAGED,
     CONDITION,
     COUNTS,
-    CUT,
     LIMITS,
     TRAINING,
     average_seeds,
@@ -47,9 +46,8 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     sums = checkpoints.assign(**ended).groupby(CONDITION)[[*COUNTS, *LIMITS]].sum()
     shares = sums[[*LIMITS]].div(sums["episodes"], axis=0)
     found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
-    flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
-    text = caption("performance", limits=", ".join(LIMITS), prices=prices, too_many=TOO_MANY)
-    return table_of("performance", text, found.reset_index(), flagged)
+    text = caption("performance", limits=", ".join(LIMITS), prices=prices)
+    return table_of("performance", text, found.reset_index())
 
 
 def _seeds(checkpoints: pandas.DataFrame) -> Table:

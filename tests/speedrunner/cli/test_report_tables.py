@@ -35,7 +35,7 @@ def collected(*folders: Path, prices: str | None = None) -> Collected:
 def made(sweep: Path) -> Path:
     """The folder of its tables."""
     found = collected(sweep)
-    write_folder(sweep.parent, table_files(found.tables, found.caveats))
+    write_folder(sweep.parent, table_files(found.tables))
     return sweep.parent / "tables"
 
 

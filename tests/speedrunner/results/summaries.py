@@ -34,14 +34,12 @@ class Evaluation:
     Attributes:
         values: of the scored test episodes, where they differ from the usual ones.
         unscored: test episodes without a score.
-        wall_clock: test episodes of the scored ones that it ended.
         spent: on training until then, by class of tokens and USD; unknown if missing.
     """
 
     rollouts: int
     values: Sequence[Mapping[str, float]]
     unscored: int = 0
-    wall_clock: int = 0
     sleep_usd: float = 0.0
     library: LibraryStatistics = field(default=EMPTY)
     spent: Mapping[str, float] = field(default_factory=dict)
@@ -124,7 +122,6 @@ def _episodes(point: Evaluation) -> pandas.DataFrame:
 
 def _row(point: Evaluation, number: int) -> EpisodeRow:
     is_scored = number < len(point.values)
-    termination = Termination.SUBMITTED if is_scored else Termination.ENGINE_ERROR
     return EpisodeRow(
         episode=f"test/{point.rollouts:04d}/{number:04d}",
         phase="test",
@@ -132,7 +129,7 @@ def _row(point: Evaluation, number: int) -> EpisodeRow:
         task=Task("world", "go", number),
         policy=0,
         attempt=1,
-        termination=Termination.WALL_CLOCK if number < point.wall_clock else termination,
+        termination=Termination.SUBMITTED if is_scored else Termination.ENGINE_ERROR,
         score=0.5 if is_scored else None,
         success=None,
         llm_calls=10,

@@ -24,7 +24,6 @@ from speedrunner.results.pairing import (
     estimate_difference,
     list_task_differences,
     note_limits,
-    note_refusals,
     pair_runs,
 )
 from speedrunner.results.pricing import PriceBook
@@ -150,20 +149,6 @@ def test_conditions_of_one_environment_with_other_limits_are_noted() -> None:
     runs = summary(max_actions=100), summary(model="m"), summary(env="crafter", max_actions=60)
     line = "babyai: limits of asi, m and react, tiny-random: run.max_actions: default -> 100"
     assert note_limits(group_runs([*runs, summary(method="asi", model="m")])[0]) == [line]
-
-
-def test_refused_episodes_are_counted_by_condition(tmp_path: Path) -> None:
-    data = run(tmp_path / "one", SAME)
-    with RunDirectory.open_for_writing(data.path) as directory:
-        ended = {"outcome": None, "termination": Termination.REFUSED}
-        play(directory, "test/0010/0007", USUAL, task=Task("babyai", "go", 3), **ended)
-    framed = frame_run(load(data.path), run_costs(data, BOOK))
-    line = (
-        "babyai-num_dists3, react, tiny-random: the provider refused 1 test episodes for their content;"
-        " means leave them out, which can move them"
-    )
-    assert note_refusals(group_runs([framed])[0]) == [line]
-    assert note_refusals(group_runs([summary()])[0]) == []
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path, golden: Golden) -> None:
