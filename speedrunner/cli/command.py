@@ -78,8 +78,6 @@ Trust = Annotated[
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-Notes = Annotated[bool, typer.Option("--notes", help="Explain the numbers, and list all that concerns them.")]
-
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the largest number of requests.")]
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import Notes, PriceList
+from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns
 from speedrunner.results import pairing
 from speedrunner.results.break_even import break_even
+from speedrunner.results.conditions import Condition
 from speedrunner.results.cost_text import (
     checkpoint_lines,
     checkpoint_notes,
@@ -26,8 +27,8 @@ from speedrunner.results.cost_text import (
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import engine_seconds, run_costs
-from speedrunner.results.means import MEASURES, add_costs, frame_checkpoints
-from speedrunner.results.pairing import Comparison
+from speedrunner.results.means import add_costs, frame_checkpoints
+from speedrunner.results.pairing import Compared, note_code, note_run, split_conditions
 from speedrunner.results.pricing import RuleName, engine_check, price_book, price_caveats
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
@@ -35,22 +36,24 @@ from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load
 
 HEAD = ("", "", "mean", "interval", "against A", "its interval", "pairs")
-MORE = "What the columns mean, prices and changes of code: --notes"
+MORE = "Every checkpoint and run, what the columns mean, prices and changes of code: --all"
 
 
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run directories. Each is compared with the first."),
+        typer.Argument(metavar="RUN...", help="Run directories. The first is what others are compared with."),
     ],
     prices: PriceList = None,
-    notes: Notes = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print every checkpoint and run, and explain the numbers.")
+    ] = False,
 ) -> None:
-    """Print learning curves of runs and compare each run with the first.
+    """Compare conditions over seeds, or print the learning curve of one.
 
-    The table of checkpoints has means over test episodes; USD include a rollout's share of the sleeps. A
-    second table follows for several runs: scores, tokens, USD of the test episodes alone (test USD) and their
-    differences, paired by test task, at the checkpoints that all runs have finished.
+    Runs that differ only in their seed are one condition. The table has scores, tokens and USD of the test
+    episodes alone (test USD) and their differences, paired by seed and test task, at the last checkpoint that
+    all conditions have finished. USD of learning curves include a rollout's share of the sleeps.
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
@@ -58,11 +61,12 @@ def compare(
     if twice := next((path for place, path in enumerate(runs) if path.resolve() in paths[:place]), None):
         raise InvalidConfig(f"{twice} is named twice: name each run once")
     loaded = [load(path) for path in runs]
-    if len(loaded) > len(ascii_uppercase):
-        raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
-    books = [price_book(run, prices) for run in loaded]
-    costs = [run_costs(run, book) for run, book in zip(loaded, books, strict=True)]
+    costs = [run_costs(run, price_book(run, prices)) for run in loaded]
     framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
+    sides = split_conditions(framed)
+    if len(sides) > len(ascii_uppercase):
+        raise InvalidConfig(f"{len(sides)} conditions at once: name at most {len(ascii_uppercase)}")
+    found = pairing.compare(sides) if len(sides) > 1 else []  # refuses before anything is printed
     points = {
         side.path: list_rows(add_costs(run, side.episodes, frame_sleeps(run, priced)))
         for side, run, priced in zip(framed, loaded, costs, strict=True)
@@ -70,26 +74,33 @@ def compare(
     if not any(points.values()):
         say("no test episode is finished yet")
         return
-    found = pairing.compare(framed) if len(framed) > 1 else None  # refuses before anything is printed
-    say(*checkpoint_lines(points))
-    explained = [checkpoint_notes([row for rows in points.values() for row in rows], books)]
-    explained += [
-        f"{run.path}: {line}" for run, own in zip(loaded, costs, strict=True) for line in limit_lines(own)
-    ]
-    if found is None:
-        (run,) = loaded
-        say(*process_lines(run.processes), *caveats([run]), "", *(explained if notes else [MORE]))
+    if everything or not found:
+        say(*checkpoint_lines(points), "")
+    if found:
+        say(*_describe_sides(sides), "", *_table(found, sides, everything), "")
+        say(*(line for run in framed for line in note_run(run, framed[0])))
+    else:
+        say(*(line for run in loaded for line in process_lines(run.processes)))
+    say(*caveats(loaded))
+    if not everything:
+        say(MORE)
         return
-    names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}
-    explained.append(
-        f"Means over test tasks, with {CONFIDENCE:.0%} intervals over tasks. Against A: differences"
-        " by task, over the tasks that both played. Tokens (uncached and cached prompt, output) and USD are"
-        " of test episodes; `speedrunner cost` shows those of rollouts and sleeps."
-    )
-    priced = zip(names.items(), books, strict=True)
-    say("", *(f"{letter}: {path}, prices: {price_text(book)}" for (path, letter), book in priced))
-    explained += found.details
-    say("", *_table(found, names), "", *found.notes, *(explained if notes else [MORE]))
+    say("", checkpoint_notes([row for rows in points.values() for row in rows], [own.book for own in costs]))
+    say(*(f"{run.path}: {line}" for run, own in zip(loaded, costs, strict=True) for line in limit_lines(own)))
+    if found:
+        say(
+            f"Means over seeds and test tasks, with {CONFIDENCE:.0%} intervals. Against A: differences by"
+            " seed and task, over those that both played. Tokens (uncached and cached prompt, output) and USD"
+            " are of test episodes; `speedrunner cost` shows those of rollouts and sleeps.",
+            *(line for run in framed[1:] if (line := note_code(run, framed[0]))),
+        )
+
+
+def _describe_sides(sides: Sequence[Condition]) -> Iterator[str]:
+    """Yield a line for each condition: its letter, name and runs."""
+    for letter, side in zip(ascii_uppercase, sides, strict=False):
+        runs = ", ".join(f"{run.path} (seed {run.seed})" for run in side.runs.values())
+        yield f"{letter}: {', '.join(side.names)}: {runs}"
 
 
 def cost(
@@ -132,19 +143,21 @@ def cost(
     say(*caveats(loaded))
 
 
-def _table(found: Comparison, names: dict[str, str]) -> Iterator[str]:
-    """Yield the comparison as a table, with a heading for each checkpoint."""
+def _table(found: Sequence[Compared], sides: Sequence[Condition], everything: bool) -> Iterator[str]:
+    """Yield the comparison as a table, with a heading for each checkpoint: the last one, or all, the last one
+    first."""
+    points = sorted({row.rollouts for row in found}, reverse=True)
     rows, above = [HEAD], list[list[str]]()
-    point, metric = None, ""
-    titles = {each.name: (each.short_title, each.digits) for each in MEASURES}
-    for row in found.rows:
-        above.append([] if row.rollouts == point else ["", f"after {row.rollouts} rollouts"])
-        title, digits = titles[row.metric]
-        title = "" if (row.rollouts, row.metric) == (point, metric) else title
-        pairs = str(row.difference.count) if row.difference else ""
-        means = _cells(row.mean, digits)
-        rows.append((title, names[row.run], *means, *_cells(row.difference, digits, "+"), pairs))
-        point, metric = row.rollouts, row.metric
+    for point in points if everything else points[:1]:
+        heading = ["", f"after {point} rollouts"]
+        for row in (row for row in found if row.rollouts == point):
+            title = row.measure.short_title if row.side is sides[0] else ""
+            means = _cells(row.mean, row.measure.digits)
+            changes = _cells(row.difference, row.measure.digits, "+")
+            pairs = str(row.difference.count) if row.difference else ""
+            rows.append((title, ascii_uppercase[sides.index(row.side)], *means, *changes, pairs))
+            above.append(heading)
+            heading = []
     head, *lines = align_columns(rows, left=2)
     yield head
     for heading, line in zip(above, lines, strict=True):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import Notes, PriceList
+from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say, waiting_line
 from speedrunner.pages.figures import figures
 from speedrunner.pages.html_parts import show_cell
@@ -28,7 +28,6 @@ def report(
         typer.Option(metavar="OUT", help="Folder to write. Default: DIR/report."),
     ] = None,
     prices: PriceList = None,
-    notes: Notes = False,
 ) -> None:
     """Write results of runs: report.html, tables (CSV), figures.
 
@@ -60,10 +59,7 @@ def report(
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
     say(*align_columns([columns, *shown], left=3), "")
     say(*summarize(collected.conditions))
-    first, *others = describe(collected)
-    count = count_of(len(others), "note")
-    others = others if notes else [f"{count} on unfinished runs and the paper's claims: --notes"]
-    say(first, *collected.notes, *collected.caveats, *others)
+    say(*describe(collected), *collected.notes, *collected.caveats)
     counts = f"report.html, {count_of(len(collected.tables), 'table')}, {count_of(len(made), 'figure')}"
     say(f"the report was written to {out}: {counts}")
     say(*(f"error: {problem}" for problem in collected.problems), err=True)

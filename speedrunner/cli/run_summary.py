@@ -85,6 +85,6 @@ def print_runs(
     folders = [str(Path(path)) for path in rows]
     if len(folders) > 1:
         folders = list(dict.fromkeys(str(Path(path).parent) for path in rows))
-    console.say("Notes on these numbers: speedrunner compare RUN --notes")
+    console.say("Notes on these numbers: speedrunner compare RUN --all")
     whose = "The run's" if len(rows) == 1 else "The runs'"
     console.say(f"{whose} files are in {', '.join(folders)}")

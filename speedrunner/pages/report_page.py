@@ -164,18 +164,12 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
 
 
 def describe(collected: Collected) -> list[str]:
-    """Return lines about the runs, the first with their number."""
+    """Return lines about the runs: their number, unfinished ones and claims."""
     runs, conditions = len(collected.runs), len(collected.conditions)
     lines = [f"{count_of(runs, 'run')} of {count_of(conditions, 'condition')}"]
-    for run in collected.runs:
-        if run.unfinished:
-            points = ", ".join(map(str, run.unfinished))
-            lines.append(f"{run.path} is not finished: no complete evaluation after {points} rollouts")
-    lines += [
-        f"{', '.join(each.names)}: sleeps are repaid after {shown} test episodes (tables/break_even.csv)"
-        for each in collected.conditions
-        if (shown := show_break_even(each))
-    ]
+    if unfinished := [run.path for run in collected.runs if run.unfinished]:
+        count = count_of(len(unfinished), "run")
+        lines.append(f"{count} without a planned evaluation: {', '.join(unfinished)}")
     lines.append(f"claims of the paper: {count_verdicts(collected.judged)} (tables/claims.csv)")
     return lines
 
@@ -198,7 +192,9 @@ def summarize(conditions: Sequence[Condition]) -> list[str]:
         around = "" if change.ends is None else " [{:+.2f} to {:+.2f}]".format(*change.ends)
         env, method, model = others[0].names
         tokens = f"{abs(share):.0%} {'fewer' if share < 0 else 'more'} output tokens than ReAct"
-        lines.append(f"{env}, {model}: {method} takes {tokens}, score {change.mean:+.2f}{around}")
+        repaid = show_break_even(others[0])
+        end = f", break-even after {repaid} test episodes" if repaid else ""
+        lines.append(f"{env}, {model}: {method} takes {tokens}, score {change.mean:+.2f}{around}{end}")
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pandas
@@ -14,14 +14,13 @@ from envs import Task
 from speedrunner.config.condition import Choice, ModelVariant
 from speedrunner.config.schema import differences
 from speedrunner.plain.plain_records import shown_differences
-from speedrunner.results.conditions import OURS, Condition
+from speedrunner.results.conditions import OURS, Condition, group_runs
 from speedrunner.results.inference import (
     CONFIDENCE,
     Estimate,
     estimate_mean,
-    estimate_score,
 )
-from speedrunner.results.means import MEASURES, TESTED
+from speedrunner.results.means import MEASURES, TESTED, Measure
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption, list_rows
 from speedrunner.store.process_notes import ACCEPTABLE, changes, process_lines
@@ -58,68 +57,64 @@ def estimate_difference(first: Condition, second: Condition, point: int, column:
     return estimate_mean({seed: subtract_values(*runs, point, column) for seed, runs in pairs.items()})
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """One run at one checkpoint.
+class Compared(NamedTuple):
+    """One condition at one checkpoint.
 
     Attributes:
         rollouts: training rollouts before it.
-        metric: name of a measure; tokens and USD are per test episode.
-        run: its path.
-        mean: over its test tasks; `None` if no value is known.
-        difference: from the first run, over the tasks that both played; `None` without such tasks.
+        measure: tokens and USD are per test episode.
+        side: the condition.
+        mean: over its seeds and test tasks; `None` if no value is known.
+        difference: from the first condition, over pairs of seeds and tasks; `None` without pairs.
     """
 
     rollouts: int
-    metric: str
-    run: str
+    measure: Measure
+    side: Condition
     mean: Estimate | None
     difference: Estimate | None
 
 
-class Comparison(msgspec.Struct, frozen=True):
-    """The result of a comparison.
-
-    Attributes:
-        notes: caveats.
-        details: differences between the code of the runs.
-    """
-
-    rows: list[Compared]
-    notes: list[str]
-    details: list[str]
+def split_conditions(runs: Sequence[RunResult]) -> list[Condition]:
+    """Return the conditions of runs in the order in which they are named; each run alone if two runs have one
+    condition and seed."""
+    conditions, _ = group_runs(runs)
+    if sum(len(condition.runs) for condition in conditions) < len(runs):
+        return [Condition(run.condition, {run.seed: run}) for run in runs]
+    places = {run.path: place for place, run in enumerate(runs)}
+    return sorted(conditions, key=lambda each: min(places[run.path] for run in each.runs.values()))
 
 
-def compare(sides: Sequence[RunResult]) -> Comparison:
-    """Compare each run with the first one, at the checkpoints that all of them have finished.
+def compare(sides: Sequence[Condition]) -> list[Compared]:
+    """Compare each condition with the first one, at the checkpoints that all of them have finished.
 
-    Raises:
-        CannotCompare: they play different environments, or have no finished checkpoint in common.
-        InvalidConfig, StorageError: a run cannot be read.
+    Raises `CannotCompare`: they play different environments, or have no finished checkpoint in common.
     """
     first, *others = sides
     for side in others:
-        if unlike := list_world_differences(first, side):
+        if unlike := list_world_differences(first.first, side.first):
             raise CannotCompare(
-                f"{side.path} plays other worlds or limits than {first.path}: {', '.join(unlike)}"
+                f"{side.first.path} plays other worlds or limits than {first.first.path}: {', '.join(unlike)}"
             )
     points = [point for point in first.points if all(point in side.points for side in others)]
     if not points:
         raise CannotCompare(
-            "no checkpoint was finished by all runs: "
-            + "; ".join(f"{side.path} has {_join_points(side.points) or 'none'}" for side in sides)
+            "no checkpoint was finished by all conditions: "
+            + "; ".join(f"{side.first.path} has {_join_points(side.points) or 'none'}" for side in sides)
         )
-    rows = []
-    for point in points:
-        for measure in MEASURES:
-            for side in sides if measure.is_compared else ():
-                estimate = estimate_score if measure.name == "score" else estimate_mean
-                mean = estimate({side.seed: side.values(point, measure.name)})
-                pairs = {side.seed: subtract_values(first, side, point, measure.name)}
-                difference = None if side is first else estimate_mean(pairs)
-                rows.append(Compared(point, measure.name, side.path, mean, difference))
-    notes = [note for side in sides for note in _notes(side, first, points)]
-    notes += sorted({each for side in sides for each in side.caveats})
-    return Comparison(rows, notes, [line for side in others if (line := _compare_code(side, first))])
+    return [
+        Compared(
+            point,
+            measure,
+            side,
+            side.estimate(point, measure.name),
+            None if side is first else estimate_difference(first, side, point, measure.name),
+        )
+        for point in points
+        for measure in MEASURES
+        if measure.is_compared
+        for side in sides
+    ]
 
 
 def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
@@ -162,10 +157,10 @@ def list_changes(first: RunResult, second: RunResult) -> list[str]:
     return changes(*newest[0], *newest[1]) if all(newest) else []
 
 
-def _notes(side: RunResult, first: RunResult, points: list[int]) -> list[str]:
-    """Return the caveats of a run's numbers."""
+def note_run(side: RunResult, first: RunResult) -> list[str]:
+    """Return the caveats of a run's numbers in a comparison with another one."""
     played, others = (
-        run.episodes[(run.episodes["phase"] == "test") & run.episodes["checkpoint"].isin(points)]
+        run.episodes[(run.episodes["phase"] == "test") & run.episodes["checkpoint"].isin(side.points)]
         for run in (side, first)
     )
     unscored = int(played["score"].isna().sum())
@@ -181,7 +176,7 @@ def _notes(side: RunResult, first: RunResult, points: list[int]) -> list[str]:
     return [f"{side.path}: {text}" for text in texts]
 
 
-def _compare_code(side: RunResult, first: RunResult) -> str:
+def note_code(side: RunResult, first: RunResult) -> str:
     """Return the differences of a run's code from the first run's in a line; "" without differences."""
     code = ", ".join(each for each in list_changes(first, side) if each.startswith(ACCEPTABLE))
     return f"{side.path}: was played with other code than {first.path}: {code}" if code else ""

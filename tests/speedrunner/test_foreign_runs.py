@@ -310,7 +310,7 @@ def test_suggested_commands_quote_what_a_run_says(sound: Path, tmp_path: Path, l
     shutil.copytree(sound, folder / "run")
     config = folder / "run/config.yaml"
     config.write_text(config.read_text().replace("name: tiny-random", f"name: '{hostile}'"))
-    done = in_process("report", str(folder), "--notes", "--out", str(tmp_path / "out"))
+    done = in_process("report", str(folder), "--out", str(tmp_path / "out"))
     suggested = [line for line in done.stdout.splitlines() if "speedrunner sweep" in line]
     assert suggested
     for line in suggested:

@@ -118,7 +118,7 @@ class TestCommands:
             ["2", "1.000", "0%", "2", "1.0"],
             ["4", "1.000", "0%", "2", "1.0"],
         ]
-        assert "Notes on these numbers: speedrunner compare RUN --notes" in out
+        assert "Notes on these numbers: speedrunner compare RUN --all" in out
         assert "they agree to the token" in out
         assert out.rstrip().endswith(f"The run's files are in {run.dir}")
         check_whole(run)

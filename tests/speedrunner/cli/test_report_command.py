@@ -33,7 +33,7 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
 def reported(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> tuple[Path, list[str]]:
     """The sweep with its report, and the lines that were printed."""
     runs = shutil.copytree(sweep, tmp_path_factory.mktemp("reported") / "runs")
-    done = in_process("report", str(runs), "--notes")
+    done = in_process("report", str(runs))
     assert (done.returncode, done.stderr) == (0, "")
     return runs, done.stdout.splitlines()
 

@@ -19,12 +19,13 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.pairing import (
     CannotCompare,
     Compared,
-    Comparison,
     compare,
     estimate_difference,
     list_task_differences,
     note_limits,
+    note_run,
     pair_runs,
+    split_conditions,
 )
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.run_result import RunResult, frame_run
@@ -66,15 +67,22 @@ def run(path: Path, scores: Scores, usage: Usage = USUAL, **changes: object) -> 
     return load(path)
 
 
-def compared(*runs: RunData, book: PriceBook = BOOK) -> Comparison:
-    costs = [run_costs(each, book) for each in runs]
-    return compare([frame_run(*each) for each in zip(runs, costs, strict=True)])
+def frames(*runs: RunData, book: PriceBook = BOOK) -> list[RunResult]:
+    return [frame_run(each, run_costs(each, book)) for each in runs]
 
 
-def find(found: Comparison, run: RunData, rollouts: int, metric: str) -> Compared:
-    return next(
-        row for row in found.rows if (row.run, row.rollouts, row.metric) == (str(run.path), rollouts, metric)
-    )
+def compared(*runs: RunData, book: PriceBook = BOOK) -> list[Compared]:
+    return compare(split_conditions(frames(*runs, book=book)))
+
+
+def notes(*runs: RunData, book: PriceBook = BOOK) -> list[str]:
+    first, *others = frames(*runs, book=book)
+    return [line for each in (first, *others) for line in note_run(each, first)]
+
+
+def find(found: list[Compared], run: RunData, rollouts: int, metric: str) -> Compared:
+    wanted = (str(run.path), rollouts, metric)
+    return next(row for row in found if (row.side.first.path, row.rollouts, row.measure.name) == wanted)
 
 
 SAME: Scores = {0: {1: 0.0, 2: 0.5}, 10: {1: 0.0, 2: 1.0}}
@@ -85,7 +93,7 @@ def test_scores_are_means_and_their_differences_are_paired_by_task(tmp_path: Pat
     # The same tasks in another order: each is 0.5 better.
     other = run(tmp_path / "other", {0: {2: 1.0, 1: 0.5}, 10: {2: 1.0, 1: 1.0}})
     found = compared(one, other)
-    assert found.notes == []
+    assert notes(one, other) == []
     around = find(found, one, 0, "score").mean
     assert around is not None
     assert (around.mean, around.ends) == (
@@ -122,9 +130,10 @@ def test_tokens_and_usd_are_of_each_class_per_test_episode(tmp_path: Path) -> No
 
 def test_without_a_price_there_are_no_usd_and_it_is_said(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
-    found = compared(one, other, book=PriceBook("none", {}))
+    free = PriceBook("none", {})
+    found = compared(one, other, book=free)
     assert find(found, other, 0, "usd").mean is find(found, other, 0, "usd").difference is None
-    assert f"{other.path}: unknown prices of m" in found.notes
+    assert f"{other.path}: unknown prices of m" in notes(one, other, book=free)
 
 
 def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) -> None:
@@ -133,7 +142,7 @@ def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) ->
     assert find(found, other, 10, "score").mean == Estimate(1.0, None, None, 1)
     assert find(found, other, 10, "score").difference == Estimate(0.0, None, None, 1)
     assert find(found, other, 10, "output").mean == Estimate(20.0, None, None, 1)
-    assert found.notes == [
+    assert notes(one, other) == [
         f"{other.path}: 1 test episodes ended by an infrastructure error and are excluded from means"
     ]
 
@@ -141,8 +150,8 @@ def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) ->
 def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME | {10: {1: 1.0}})
     found = compared(one, other)
-    assert {row.rollouts for row in found.rows} == {0}
-    assert found.notes == [f"{other.path}: is not finished: no complete evaluation after 10 rollouts"]
+    assert {row.rollouts for row in found} == {0}
+    assert notes(one, other) == [f"{other.path}: is not finished: no complete evaluation after 10 rollouts"]
 
 
 def test_conditions_of_one_environment_with_other_limits_are_noted() -> None:
@@ -199,6 +208,17 @@ def test_conditions_are_paired_by_seed(tmp_path: Path) -> None:
     found = estimate_difference(one, other, 0, "score")
     assert found is not None
     assert found.mean == -0.5
+
+
+def test_runs_of_one_condition_are_compared_over_seeds_and_equal_seeds_one_by_one(tmp_path: Path) -> None:
+    seeds = [run(tmp_path / f"seed{seed}", SAME, run={**CONFIG["run"], "seed": seed}) for seed in (0, 1)]
+    other = run(tmp_path / "other", SAME, method={"name": "asi"})
+    sides = split_conditions(frames(other, *seeds))
+    assert [[*each.runs] for each in sides] == [[0], [0, 1]]
+    difference = compare(sides)[1].difference
+    assert difference is not None
+    assert difference.count == 2  # the tasks of the seed that both have
+    assert len(split_conditions(frames(seeds[0], run(tmp_path / "again", SAME)))) == 2
 
 
 def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_path: Path) -> None:
