@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 from markupsafe import Markup, escape
@@ -57,6 +58,7 @@ def write_call(node: CallNode) -> str:
     return cut(f"{node.name}({', '.join(given)})", TEXT_CHARS)
 
 
+@lru_cache(maxsize=1024)
 def highlight(text: str) -> Markup:
     """Return a text as HTML, with syntax highlighting if it is Python."""
     from pygments import highlight

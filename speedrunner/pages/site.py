@@ -9,6 +9,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -82,6 +83,8 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._open: Callable[[Path], RunData] = load
+        self._runs: dict[str, Path] = {}
         self._templates = templates()
         self._templates.filters |= {"highlighted": highlight, "capped": cut, "turn_link": turn_link}
         self._templates.filters |= {
@@ -99,9 +102,15 @@ class Site:
         except DAMAGED as error:
             return self._problem(path, 500, error)
 
+    def freeze(self) -> None:
+        """Find the runs once and open each once, for pages that are written one after another."""
+        self._runs, self._open = self.runs(), lru_cache(maxsize=1)(load)
+
     def runs(self) -> dict[str, Path]:
         """Return all runs by their names in addresses. Raises `StorageError` if the folder does not exist."""
-        runs: dict[str, Path] = {}
+        runs = dict(self._runs)
+        if runs:
+            return runs
         for path in runs_below(self._folder):
             inside = path.relative_to(self._folder).parts or (path.resolve().name,)
             runs[make_address(inside)] = path
@@ -133,7 +142,7 @@ class Site:
         path = self.runs().get(slug)
         if path is None:
             raise NotFound(f"the folder does not have run {slug} now")
-        return load(path)
+        return self._open(path)
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
         problem = describe(error)
@@ -162,6 +171,7 @@ def write_pages(site: Site, out: Path, status: Callable[[str], None]) -> tuple[i
     Raises `StorageError`: the folder is not empty, or the disk refuses.
     """
     check_new(out, "--static")
+    site.freeze()
     count, problems = 0, dict[str, str]()
     with whole_folder(out, OUTPUT_MODE) as hidden:
         for path, answer in linked_pages(site):
