@@ -18,7 +18,7 @@ from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 
 # The engine's client takes seconds to import, so functions import it late: a wrong key is refused at once.
 
-START, ROLLOUTS = "run.start_from", "run.rollouts"
+START, ROLLOUTS, SEED = "run.start_from", "run.rollouts", "run.seed"
 
 
 def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = False) -> None:
@@ -27,6 +27,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
     Ctrl-C, SIGTERM or a closed terminal waits up to run.drain_s seconds for running episodes; a second signal
     stops at once.
     Rerun the same command to resume. With experiment=NAME, the settings choose one run of an experiment.
+    run.seed=0,1,2 plays three runs, a folder each.
 
     run.start_from=RUN[:VERSION] run.rollouts=0 evaluates a stored policy without training. All other settings
     are that run's own unless given, such as another env=, model= or run.test_episodes=. The results are in a
@@ -36,19 +37,32 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
       speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20
       speedrunner run run.start_from=runs/demo:2 run.rollouts=0 run.test_episodes=10
     """
-    config = _choose_config(overrides or [], trust or [])
+    configs = [_choose_config(given, trust or []) for given in _split_seeds(overrides or [])]
     from speedrunner.cli.run_summary import configure_logging, play_and_print
     from speedrunner.runs.planned_runs import PlannedRun, describe_plan
     from speedrunner.runs.setup import set_up
 
-    configure_logging(config)
-    if config.task != TaskConfig():
+    configure_logging(configs[0])
+    if configs[0].task != TaskConfig():
         raise InvalidConfig("task.name and task.index work only with `episode`; a run plays its split")
-    runs = [PlannedRun(set_up(config))]
+    runs = [PlannedRun(set_up(config)) for config in configs]
     if dry_run:
-        say(f"{config.run.dir}:", *describe_plan(runs))
+        say(f"{', '.join(run.path for run in runs)}:", *describe_plan(runs))
     else:
         play_and_print(runs)
+
+
+def _split_seeds(given: Sequence[str]) -> list[list[str]]:
+    """Return the settings of each seed of `run.seed=0,1,2`; a given `run.dir` gets the seed at its end."""
+    seeds = next((text.removeprefix(f"{SEED}=") for text in given if text.startswith(f"{SEED}=")), "")
+    if "," not in seeds:
+        return [[*given]]
+    others = [text for text in given if not text.startswith(f"{SEED}=")]
+    return [
+        [f"{text}-seed{seed}" if text.startswith("run.dir=") else text for text in others]
+        + [f"{SEED}={seed}"]
+        for seed in seeds.split(",")
+    ]
 
 
 def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 
 from serving.meter import Reconciliation
 from speedrunner.cli.command import carry_out
 from speedrunner.cli.output import SafeConsole, say
+from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
 from speedrunner.results.frames import frame_sleeps
@@ -60,12 +62,16 @@ def print_runs(
 
     rows, notes = {}, set[str]()
     lines: dict[str, list[str]] = {}
+    scores: list[float] = []
     for setup in setups:  # one at a time, since ledgers are large
         path = setup.config.run.dir
         data = load(path)
         notes.update(caveats([data]))
         costs = run_costs(data, price_book(data))
         rows[path] = own = list_rows(frame_checkpoints(data, costs))
+        last = max((row["checkpoint"] for row in own if row["complete"]), default=None)
+        tests = [row for row in data.rows if row.phase == "test" and row.checkpoint == last]
+        scores += [row.score for row in tests if row.score is not None]
         lines[path] = process_lines(data.processes) + note_silent_sleeps(frame_sleeps(data, costs))
         if unscored := sum(row["unscored"] for row in own):
             again = "rerun the same command with run.retry_faults=true to play them again"
@@ -88,3 +94,8 @@ def print_runs(
     console.say("Notes on these numbers: speedrunner compare RUN --all")
     whose = "The run's" if len(rows) == 1 else "The runs'"
     console.say(f"{whose} files are in {', '.join(folders)}")
+    learns = any(setup.method.trains and setup.config.run.rollouts for setup in setups)
+    conditions = {identify_condition(setup.config) for setup in setups}
+    if len(scores) > 1 and not learns and len(conditions) == 1:
+        error = stdev(scores) / len(scores) ** 0.5
+        console.say(f"score {fmean(scores):.2f} ± {error:.2f} ({len(scores)} episodes)")

@@ -125,6 +125,15 @@ class TestCommands:
         for each in (run.dir, *run.dir.rglob("*")):  # its owner's alone
             assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600), each
 
+    def test_several_seeds_are_runs_of_their_own_and_an_evaluation_ends_with_its_score(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(walker), "method=react", "run.rollouts=0", "run.seed=0,1")
+        done = run.cli()
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("score 1.00 ± 0.00 (4 episodes)\n")
+        assert [load(f"{run.dir}-seed{seed}").settings.run.seed for seed in (0, 1)] == [0, 1]
+
     def test_somebodys_own_environment_and_method_lie_in_the_current_folder(self, corridor: Runs) -> None:
         run = corridor(script(), "run.rollouts=0", "run.test_episodes=1")
         toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
