@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import keyword
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
+from urllib.request import Request, urlopen
 
 import typer
 
@@ -15,6 +18,7 @@ from serving.model_files import check_files, describe_model
 from serving.weights import HUB_ID, prepare
 from speedrunner.cli.output import say
 from speedrunner.plain.plain_records import suggest
+from speedrunner.plain.plain_yaml import write_yaml
 from speedrunner.store.files import explain_errors, write_shared
 
 SCAFFOLD = Path(__file__).with_name("scaffold")
@@ -34,6 +38,11 @@ NEXT = {
 """Commands that try the written files."""
 
 
+API_KEY, ANSWER_S, CONTEXT = "OPENAI_API_KEY", 30, 32_768
+"""Environment variable with an API's key, seconds to wait for its list of models, and the context in tokens
+of a model that reports none."""
+
+
 class NotWritten(Exception):
     """A scaffold cannot be written under the given name."""
 
@@ -44,7 +53,8 @@ def init(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Name of the module; or a model's folder, or its id on the Hugging Face hub.",
+            help="Name of the module; or a model's folder, its id on the Hugging Face hub, or the address of"
+            " an OpenAI-compatible API that serves it (URL, or URL#MODEL).",
         ),
     ],
     folder: Annotated[
@@ -62,6 +72,7 @@ def init(
     Examples:
       speedrunner init env treasure_hunt
       speedrunner init model Qwen/Qwen3-8B
+      speedrunner init model http://localhost:8000/v1
     """
     if kind not in NEXT:
         raise NotWritten(f"{kind!r} is no kind{suggest(kind, NEXT)}: name {', '.join(NEXT)}")
@@ -74,7 +85,7 @@ def init(
             path.parent.mkdir(parents=True, exist_ok=True)
         write_shared(path, text.encode())
         say(f"wrote {path}")
-        if kind == "model":
+        if kind == "model" and "://" not in name:
             check_files(written := load_model_config(str(path)), prepare(written, say), say, starts=False)
     say("try it there:", *(f"  {line}" for line in commands))
 
@@ -84,7 +95,9 @@ Written = tuple[dict[Path, str], list[str]]
 
 
 def _model(source: str, folder: Path) -> Written:
-    """Describe a model by its files."""
+    """Describe a model by its files, or by what an API reports."""
+    if "://" in source:
+        return _describe_api(*source.partition("#")[::2], folder)
     is_folder = Path(source).is_dir()
     if not is_folder and source.startswith(("/", ".", "~")):
         raise NotWritten(f"{source} is not a folder, or does not exist")
@@ -94,6 +107,38 @@ def _model(source: str, folder: Path) -> Written:
     name = re.sub(r"[^\w.-]+", "-", name.lower())
     text = describe_model(Path(source) if is_folder else source, name)
     return {folder / f"{name}.yaml": text}, [line.format(name=name) for line in NEXT["model"]]
+
+
+def _describe_api(url: str, chosen: str, folder: Path) -> Written:
+    """Describe a model that someone else serves.
+
+    Args:
+        chosen: the model's name there; empty if the API serves one model.
+    """
+    key = os.environ.get(API_KEY, "")
+    request = Request(f"{url.rstrip('/')}/models", headers={"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        with urlopen(request, timeout=ANSWER_S) as answer:
+            served = {model["id"]: model for model in json.load(answer)["data"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NotWritten(f"{request.full_url} does not list the served models: {error}") from None
+    names = [name for name in served if chosen in ("", name)]
+    if len(names) != 1:
+        raise NotWritten(f"{url} serves {', '.join(served) or 'no model'}: name one, such as {url}#MODEL")
+    content = {
+        "name": names[0],
+        "tried": f"Nothing; written by `speedrunner init model {url}`.",
+        "base_url": url.rstrip("/"),
+        **({"api_key_env": API_KEY} if key else {}),
+        "api": "chat",
+        "context": served[names[0]].get("max_model_len") or CONTEXT,
+        "roles": {"actor": {"string_tokens": 1024}, "inducer": {"string_tokens": 8192}},
+        "prices": {"uncached": 0, "cached": 0, "output": 0},
+    }
+    name = re.sub(r"[^\w.-]+", "-", names[0].rpartition("/")[2].lower())
+    notes = "# Check context and prices (USD per million tokens), which most APIs do not report.\n"
+    commands = [line.format(name=name) for line in NEXT["model"][1:]]
+    return {folder / f"{name}.yaml": notes + write_yaml(content)}, commands
 
 
 def _example(kind: str, name: str, folder: Path) -> Written:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from serving.model_configs import load_model_config
 from speedrunner.config import compose
-from tests.scripted_runs import complaint, in_process
+from tests.scripted_runs import Runs, complaint, in_process, script
 
 
 @pytest.mark.slow
@@ -39,6 +40,20 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_a_refused_name_writes_nothing(kind: str, name: str, tmp_path: Path) -> None:
     complaint(in_process("init", kind, name, str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_served_model_is_described_by_its_address(shared_corridor: Runs, tmp_path: Path) -> None:
+    url = str(shared_corridor(script()).server.endpoint)
+    done = in_process("init", "model", url, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (file,) = tmp_path.iterdir()
+    config = load_model_config(str(file))
+    assert (config.base_url, config.api, config.hosted) == (url, "chat", True)
+    line = complaint(in_process("init", "model", f"{url}#other", str(tmp_path)))
+    assert line.endswith(f"name one, such as {url}#MODEL")
+    assert "does not list the served models" in complaint(
+        in_process("init", "model", "http://127.0.0.1:9/v1")
+    )
 
 
 def test_list_takes_a_file_that_says_nothing_of_itself(
