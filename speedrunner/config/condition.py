@@ -71,19 +71,19 @@ class Treatment(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         visible_last: the part of a stored library that the actor sees.
-        letter: names other settings among the runs of one report; empty in stored records.
+        settings: other settings than those of comparable runs in a report; empty in stored records.
     """
 
     method: Choice
     wording: int = 0
     visible_last: int | None = None
     start: Start | None = None
-    letter: str = ""
+    settings: str = ""
 
     def __str__(self) -> str:
         text = f"{self.method}{f'-wording{self.wording}' if self.wording else ''}{self.shown}"
         text += "" if self.start is None else f"-from_{self.start}"
-        return f"{text} {self.letter}".rstrip()
+        return f"{text} ({self.settings})" if self.settings else text
 
     @property
     def shown(self) -> str:

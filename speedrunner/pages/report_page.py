@@ -37,7 +37,7 @@ from speedrunner.results.claims import (
 from speedrunner.results.conditions import OURS, REACT, Condition, group_runs
 from speedrunner.results.cost_text import REPEATS_NOTE
 from speedrunner.results.means import Spread
-from speedrunner.results.pairing import estimate_difference, note_limits
+from speedrunner.results.pairing import estimate_difference
 from speedrunner.results.paper import compare_with_paper, list_published, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
@@ -129,7 +129,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         tables=made,
         notes=[
             *notes,
-            *note_limits(conditions),
             *note_left_out(conditions),
             *compare_plans(runs, judged, prices),
         ],

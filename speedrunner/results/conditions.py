@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_uppercase
 from typing import Any, Literal
 
 import pandas
@@ -55,7 +54,7 @@ class Condition:
     """The runs of one condition.
 
     Attributes:
-        identity: what they have in common; a letter names other settings than those of comparable runs.
+        identity: what they have in common.
         runs: by seed, ascending.
     """
 
@@ -126,10 +125,9 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     """Group runs that differ only in their seed.
 
     Returns:
-        The conditions, sorted by name. Runs of one environment and model with other settings than the rest
-        have a letter in their method's name. Also a line that says what the letters mean, and one for each
-        run that is left out because another one has the same condition and seed (the one with more finished
-        checkpoints is used).
+        The conditions, sorted by name; other settings than those of comparable runs (of one environment and
+        model) are part of their method's name. Also a line for each run that is left out because another one
+        has the same condition and seed (the one with more finished checkpoints is used).
     """
     described = [(run, _list_settings(run)) for run in runs]
     comparable: dict[tuple[Choice, ModelVariant], list[dict[str, Any]]] = {}
@@ -137,7 +135,6 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         comparable.setdefault((run.condition.env, run.condition.model), []).append(settings)
     groups: dict[ConditionId, dict[int, RunResult]] = {}
     notes = []
-    letters: dict[tuple[str, str], dict[str, str]] = {}
     for run, settings in sorted(described, key=lambda run_settings: -len(run_settings[0].points)):
         identity = run.condition
         differing = ", ".join(
@@ -145,19 +142,12 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
             for key, value in settings.items()
             if any(other.get(key, value) != value for other in comparable[identity.env, identity.model])
         )
-        if differing:
-            known = letters.setdefault((str(identity.env), str(identity.model)), {})
-            letter = known.setdefault(differing, ascii_uppercase[len(known) :][:1] or str(len(known) + 1))
-            identity = replace(identity, treatment=replace(identity.treatment, letter=letter))
+        identity = replace(identity, treatment=replace(identity.treatment, settings=differing))
         seeds = groups.setdefault(identity, {})
         if run.seed in seeds:
             notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.seed].path}")
         else:
             seeds[run.seed] = run
-    notes += [
-        f"{env}, {model}: " + "; ".join(f"{letter} has {differing}" for differing, letter in known.items())
-        for (env, model), known in sorted(letters.items())
-    ]
     conditions = [Condition(identity, dict(sorted(seeds.items()))) for identity, seeds in groups.items()]
     return sorted(conditions, key=lambda condition: condition.names), notes
 

@@ -126,24 +126,6 @@ def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
     return unlike or [f"{each.partition(':')[0]}, by other code" for each in changed]
 
 
-def note_limits(conditions: Sequence[Condition]) -> list[str]:
-    """Return a line for each condition with other limits than the first one of its environment.
-
-    If the settings of two conditions of one model set other limits, `group_runs` says so.
-    """
-    firsts: dict[str, Condition] = {}
-    lines = []
-    for each in conditions:
-        first = firsts.setdefault(each.names[0], each)
-        configs = first.first.config, each.first.config
-        chosen = [(config.run.max_actions, config.model.actor.get("max_calls")) for config in configs]
-        if each.identity.model == first.identity.model and chosen[0] != chosen[1]:
-            continue
-        if unlike := ", ".join(shown_differences(_limits(first.first), _limits(each.first))):
-            lines.append(f"{each.names[0]}: limits of {first.title} and {each.title}: {unlike}")
-    return lines
-
-
 def _limits(run: RunResult) -> dict[str, int | str]:
     """Return the limits of an episode that a run sets."""
     calls = run.processes[-1].model.role("actor").max_calls if run.processes else None
@@ -289,7 +271,7 @@ def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, 
         for a, b in product(ours, rest) if ours else combinations(rest, 2):
             one, other = a.identity.treatment, b.identity.treatment
             if (
-                (one.letter == other.letter or not (one.letter and other.letter))
+                (one.settings == other.settings or not (one.settings and other.settings))
                 and one.wording == other.wording
                 and _trains(a) == _trains(b)
             ):

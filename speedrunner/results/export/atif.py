@@ -17,10 +17,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from serving.usage import Prices, Usage
+from serving.usage import Usage
 from speedrunner.config.names import identify_condition
 from speedrunner.results.export.conversations import (
-    RecordedConversation,
     Split,
     iterate_conversations,
     offered_tools,
@@ -61,7 +60,6 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     model = run.model_name
     for split in get_args(Split):
         for facts, conversation in iterate_conversations(run, split):
-            prices = run.prices.get(model)
             agent: Json = {
                 "name": "speedrunner",
                 "version": version("speedrunner"),
@@ -70,7 +68,7 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
             }
             if offered := tools.get((conversation.role, facts["policy"])):
                 agent["tool_definitions"] = offered
-            steps = list(_steps(conversation.turns, times, prices))
+            steps = list(_steps(conversation.turns, times))
             if not steps:  # the format wants at least one
                 steps = [{"source": "system", "message": "No request was answered."}]
             key = f"{facts['episode'].replace('/', '-')}-{conversation.number:04d}"
@@ -82,34 +80,27 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
                     "trajectory_id": key,
                     "agent": agent,
                     "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
-                    "final_metrics": _final_metrics(conversation, prices, len(steps)),
+                    "final_metrics": _final_metrics(conversation.usage, len(steps)),
                     "extra": facts,
                 },
             )
 
 
-def _final_metrics(conversation: RecordedConversation, prices: Prices | None, steps: int) -> Json:
-    usage, turns = conversation.usage, conversation.turns
-    metrics: Json = {
+def _final_metrics(usage: Usage, steps: int) -> Json:
+    return {
         "total_prompt_tokens": usage.prompt,
         "total_completion_tokens": usage.completion,
         "total_cached_tokens": usage.cached,
         "total_steps": steps,
         "extra": {"reasoning_tokens": usage.reasoning},
     }
-    return (
-        metrics
-        if prices is None
-        else {**metrics, "total_cost_usd": sum(prices.cost(turn.usage) for turn in turns)}
-    )
 
 
-def _steps(turns: Sequence[Turn], times: Mapping[str, float], prices: Prices | None) -> Iterator[Json]:
+def _steps(turns: Sequence[Turn], times: Mapping[str, float]) -> Iterator[Json]:
     """Yield the steps of a conversation, without their numbers.
 
     Args:
         times: Unix seconds at which each request ended.
-        prices: prices of the model's tokens, if known.
     """
     for number, turn in enumerate(turns):
         for message in turn.messages:
@@ -123,7 +114,7 @@ def _steps(turns: Sequence[Turn], times: Mapping[str, float], prices: Prices | N
             step["reasoning_content"] = turn.reasoning
         if turn.call is not None:
             step["tool_calls"] = [_tool_call(f"turn-{number}", turn.call.name, turn.call.arguments)]
-        step["metrics"] = _metrics(turn.usage, prices)
+        step["metrics"] = _metrics(turn.usage)
         following = turns[number + 1].messages if number + 1 < len(turns) else []
         replies = [message.content for message in following if message.role == "tool"]
         if replies or turn.executed is not None:
@@ -148,14 +139,13 @@ def _skill_step(name: str, depth: int, node: CallNode) -> Json:
     return step
 
 
-def _metrics(usage: Usage, prices: Prices | None) -> Json:
-    metrics: Json = {
+def _metrics(usage: Usage) -> Json:
+    return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "cached_tokens": usage.cached,
         "extra": {"reasoning_tokens": usage.reasoning},
     }
-    return metrics if prices is None else {**metrics, "cost_usd": prices.cost(usage)}
 
 
 def _tool_call(name: str, function: str, arguments: Json) -> Json:

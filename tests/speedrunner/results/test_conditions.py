@@ -44,16 +44,14 @@ def test_runs_that_differ_by_their_seed_are_one_group() -> None:
     ]
 
 
-def test_runs_with_other_settings_have_a_letter_that_a_note_explains() -> None:
+def test_runs_with_other_settings_have_these_in_their_names() -> None:
     runs = summary(max_actions=200), summary(max_actions=20), summary(env="crafter", max_actions=7)
     assert names(*runs, summary(method="asi", max_actions=20, rollouts=20)) == [
-        ("babyai", "asi B", [0]),
-        ("babyai", "react A", [0]),
-        ("babyai", "react B", [0]),
+        ("babyai", "asi (run.max_actions=20)", [0]),
+        ("babyai", "react (run.max_actions=20)", [0]),
+        ("babyai", "react (run.max_actions=200)", [0]),
         ("crafter", "react", [0]),
     ]
-    notes = group_runs(runs)[1]
-    assert notes == ["babyai, tiny-random: A has run.max_actions=200; B has run.max_actions=20"]
     assert names(summary(rollouts=200), summary(method="asi", rollouts=20, eval_every=10)) == [
         ("babyai", "asi", [0]),
         ("babyai", "react", [0]),

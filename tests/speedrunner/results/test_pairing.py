@@ -13,7 +13,7 @@ from envs import Outcome, Task
 from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pairing import (
@@ -22,7 +22,6 @@ from speedrunner.results.pairing import (
     compare,
     estimate_difference,
     list_task_differences,
-    note_limits,
     note_run,
     pair_runs,
     split_conditions,
@@ -35,7 +34,6 @@ from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, refusals
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.results.small_runs import TURN, SmallRun
-from tests.speedrunner.results.summaries import summary
 from tests.speedrunner.run_samples import process
 
 BOOK = PriceBook("a list", {"m": Prices(uncached=1.0, cached=0.5, output=10.0)})
@@ -152,12 +150,6 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
     found = compared(one, other)
     assert {row.rollouts for row in found} == {0}
     assert notes(one, other) == [f"{other.path}: is not finished: no complete evaluation after 10 rollouts"]
-
-
-def test_conditions_of_one_environment_with_other_limits_are_noted() -> None:
-    runs = summary(max_actions=100), summary(model="m"), summary(env="crafter", max_actions=60)
-    line = "babyai: limits of asi, m and react, tiny-random: run.max_actions: default -> 100"
-    assert note_limits(group_runs([*runs, summary(method="asi", model="m")])[0]) == [line]
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path, golden: Golden) -> None:
