@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import constants
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.errors import InvalidModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
-from tests.hub_server import COMMIT
 
 CONTROL = [
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>"),
@@ -139,11 +137,3 @@ def test_a_folder_without_tokenizer_or_template_is_refused_in_one_line(
         shutil.copy(Path(tiny_folder) / name, tmp_path / name)
     with pytest.raises(InvalidModelConfig, match="no chat template"):
         ChatTokenizer(tmp_path)
-
-
-def test_a_commit_in_the_cache_is_asked_of_nobody(
-    tiny_folder: str, empty_hub_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    shutil.copytree(tiny_folder, empty_hub_cache / "models--Qwen--Qwen3-8B" / "snapshots" / COMMIT)
-    assert ChatTokenizer("Qwen/Qwen3-8B", COMMIT).control_id("<|im_end|>")
