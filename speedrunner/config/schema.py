@@ -282,6 +282,8 @@ class Config(msgspec.Struct, frozen=True):
     prices: PricesConfig = PricesConfig()
     serving: ServingConfig = ServingConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    #: Also write a run's curves as event files for TensorBoard, or as an offline run for W&B.
+    logging: Literal["none", "tensorboard", "wandb", "both"] = "none"
     #: Lowest severity of the messages that are shown.
     verbosity: Literal["debug", "info", "warning", "error"] = "info"
     #: The condition of the run in `run.start_from`, as far as it differs. It is read from that run.
@@ -358,7 +360,7 @@ def changes_results(key: str) -> bool:
     """
     return not (
         key in ("run.dir", "run.in_flight", "run.accept_changes", "run.retry_faults", "run.drain_s")
-        or key in ("model.replicas", "verbosity")
+        or key in ("model.replicas", "logging", "verbosity")
         or key.startswith(("prices.", "serving.", "start.", "task."))
     )
 

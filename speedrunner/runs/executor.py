@@ -31,6 +31,7 @@ from speedrunner.runs.plan import (
     Due,
     Evaluate,
     Sleep,
+    Step,
     Wake,
     step_key,
     step_name,
@@ -84,6 +85,8 @@ class Executor:
     slots: asyncio.Semaphore | None = None
     """Episodes at the same time, shared with other runs; `None`: as many as there are workers."""
     watch: Watch = ignore_turn
+    finished: Callable[[Step], None] = lambda step: None
+    """Called with each finished step, after its records are written."""
 
     def __post_init__(self) -> None:
         self._faults = 0
@@ -202,7 +205,7 @@ class Executor:
                 for episode, task in pending.items():
                     group.create_task(self._note_failure(partial(play, episode, task)), name=episode)
         if not self.shutdown.requested:
-            self.directory.mark_finished(step_key(step))
+            self._finish(step)
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
         """Send each prefix that several episodes share, once, before they start; failure only costs time."""
@@ -226,7 +229,11 @@ class Executor:
             await self._learn(step)
         # Otherwise a kill happened after the policy was written.
         self.directory.remove_sleep_journal()
+        self._finish(step)
+
+    def _finish(self, step: Step) -> None:
         self.directory.mark_finished(step_key(step))
+        self.finished(step)
 
     async def _learn(self, step: Sleep) -> None:
         """Sleep, or continue a sleep that was interrupted."""

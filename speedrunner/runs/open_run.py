@@ -21,6 +21,7 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import accept_changes, identity
+from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress, Ticks
 from speedrunner.runs.servers import ServedModel
@@ -96,7 +97,8 @@ class OpenRun:
                 attempts=self.attempts,
                 slots=slots,
             )
-            await executor.execute(self.left)
+            with track(setup.config, directory, self.progress.say) as executor.finished:
+                await executor.execute(self.left)
 
 
 def _spent_usd(rows: Iterable[LedgerRow], prices: Prices) -> float:

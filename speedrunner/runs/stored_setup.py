@@ -2,7 +2,7 @@
 
 A run directory never decides what this process imports, executes or connects to, or how it isolates skills. A
 name is used only if it is part of SpeedRunner, or if the user gives the same name on the command line.
-Everything that belongs to a machine (programs, servers, isolation) comes from the reader. Recorded
+Everything that belongs to a machine (programs, servers, isolation, logging) comes from the reader. Recorded
 model configs define how models were used, never where they are.
 """
 
@@ -110,6 +110,7 @@ def usable(run: RunData) -> Config:
         serving=config.serving.elsewhere(),
         # A lower limit isolates as well, and a replay needs it.
         sandbox=replace(usual, memory_mb=min(usual.memory_mb, config.sandbox.memory_mb)),
+        logging="none",
         verbosity="info",
     )
 

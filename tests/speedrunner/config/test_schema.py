@@ -104,7 +104,7 @@ class TestDifferences:
         content = to_mapping(config())
         content["run"].update(dir="moved", in_flight=2)
         content["serving"].update(url="unix:/tmp/engine", request_timeout_s=1)
-        content.update(task={"index": 7}, verbosity="debug")
+        content.update(task={"index": 7}, logging="wandb", verbosity="debug")
         assert differences(config(), from_mapping(content)) == []
 
     def test_every_key_either_changes_results_or_is_known_not_to(self) -> None:
@@ -120,4 +120,4 @@ class TestDifferences:
             ),
         }
         known = [f"{section}.{name}" for section, names in sections.items() for name in names]
-        assert harmless == [*known, "verbosity"]
+        assert harmless == [*known, "logging", "verbosity"]

@@ -172,7 +172,7 @@ class TestTheDoor:
             *("workers.log", "server.log", "sleep.jsonl", "tools.jsonl"),
             *("processes.jsonl", "reconciliation.jsonl", "lock/node-1-a.json", ".nfs0001"),
             *(".state.json.0.tmp", "policies/.v0001.0.tmp/skills.py"),
-            *("notes/mine.txt", "wandb/offline-run-1/files/config.yaml"),
+            *("tensorboard/events.out.tfevents.1.node.1.0", "wandb/offline-run-1/files/config.yaml"),
         ):
             (run / name).parent.mkdir(parents=True, exist_ok=True)
             (run / name).touch()
