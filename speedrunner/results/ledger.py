@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 from msgspec.structs import astuple, replace
 
 from serving.meter import READINESS
 from serving.usage import Prices, Sums, Usage
 from speedrunner.results.pricing import PriceBook, add_spans
-from speedrunner.store.ledger_columns import LedgerColumns
 from speedrunner.store.records import Labels
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from speedrunner.store.ledger_columns import LedgerColumns
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -257,6 +260,8 @@ def run_costs(run: RunData, book: PriceBook) -> RunCosts:
 
 def token_line(run: RunData, requests: Container[str]) -> Spend:
     """Add up some requests of a run, by their ids, without prices."""
+    import numpy as np
+
     chosen = [request in requests for request in run.columns.request]
     groups = _add_up(run.columns, 2 * np.where(chosen, 0, 1) + run.columns.wasted)
     return sum((group.spend for number, group in groups.items() if number < 2), Spend())
@@ -264,6 +269,8 @@ def token_line(run: RunData, requests: Container[str]) -> Spend:
 
 def _add_up(columns: LedgerColumns, group: npt.NDArray[np.int64]) -> dict[int, Group]:
     """Add up the rows of each group; an odd one has wasted rows."""
+    import numpy as np
+
     cached, useful = columns.usage.cached, columns.is_reported & ~columns.wasted
     amounts = (
         *(np.ones_like(group), columns.usage.was_sent, *vars(columns.usage).values()),
@@ -298,6 +305,8 @@ def _add_up(columns: LedgerColumns, group: npt.NDArray[np.int64]) -> dict[int, G
 
 def _count(group: npt.NDArray[np.int64], amounts: npt.NDArray[Any]) -> list[int]:
     """Return the sum of each group. Sums are below 2**53, and so exact."""
+    import numpy as np
+
     sums: list[int] = np.bincount(group, amounts).astype(np.int64).tolist()
     return sums
 
@@ -313,6 +322,8 @@ def engine_seconds(runs: Iterable[LedgerColumns]) -> float | None:
 
     `None` if no process found an engine ready, as with hosted models.
     """
+    import numpy as np
+
     spans: dict[str, list[tuple[float, float]]] = {}
     for columns in runs:
         ready = columns.mark([labels.get("role") == READINESS for labels in columns.labels])
