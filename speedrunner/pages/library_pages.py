@@ -63,13 +63,15 @@ def skills_page(run: RunData) -> Context:
                 *(skill["calls"], skill["inner_calls"], skill["errors"], skill["score"]),
                 skill["actions"] if skill["calls"] else None,
                 skill["steps_saved"] if skill["calls"] else None,
+                skill["saved_tokens"] if skill["calls"] else None,
+                skill["carried_tokens"],
                 skill["changed"],
                 end,
             ]
         )
     columns = (
         *("skill", "visible to", "calls by the actor", "by other code", "failed", "score with it", "actions"),
-        *("LLM calls saved", "last edit: sleep", "removed in sleep"),
+        *("LLM calls saved", "tokens saved", "tokens carried", "last edit: sleep", "removed in sleep"),
     )
     table = html_table(columns, rows, label="Skills", kind="sortable")
     return {**heading(run), "table": table, "count": len(rows)}

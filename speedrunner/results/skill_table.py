@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import chain
+from math import isnan, nan
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from speedrunner.library.library import Library
 from speedrunner.store.records import CallNode, Skill, Trajectory
@@ -33,6 +38,7 @@ class SkillVersion:
         actions: primitives that advanced the world, in the actor's calls.
         scored: number of scored episodes in which the actor called it.
         score: sum of their scores.
+        carried: tokens of its schema times the actor's turns that had it in their prompt; NaN if unknown.
     """
 
     name: str
@@ -47,6 +53,7 @@ class SkillVersion:
     actions: int = 0
     scored: int = 0
     score: float = 0.0
+    carried: float = nan
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,13 @@ class SkillHistory:
         libraries: by version of the policy.
         versions: versions of all skills, in the order in which sleeps made them.
         calls: by episode, the calls of each skill by any code; empty if the run never had a skill.
+        turn_tokens: mean tokens of an actor's turn, prompt and output; NaN if the run never had a skill.
     """
 
     libraries: dict[int, Library]
     versions: list[SkillVersion]
     calls: dict[str, dict[str, int]]
+    turn_tokens: float = nan
 
 
 def skill_history(run: RunData) -> SkillHistory:
@@ -88,9 +97,37 @@ def skill_history(run: RunData) -> SkillHistory:
         before, current[number] = library, dict(there)
     if not versions:
         return SkillHistory(libraries, [], {})  # no skills, so no episode needs to be read
-    played = chain(run.played("train"), run.played("test"))
-    calls = {each.episode: _count_calls(each, current.get(each.policy, {})) for each in played}
-    return SkillHistory(libraries, versions, calls)
+    calls, turns, tokens = dict[str, dict[str, int]](), Counter[int](), 0
+    for played in chain(run.played("train"), run.played("test")):
+        calls[played.episode] = _count_calls(played, current.get(played.policy, {}))
+        for usage in (turn.usage for turn in played.turns if turn.role == "actor"):
+            turns[played.policy] += 1
+            tokens += usage.prompt + usage.completion
+    for policy, schemas in _measure_schemas(run, libraries).items():
+        for name, size in schemas.items():
+            one = current[policy][name]
+            one.carried = (0 if isnan(one.carried) else one.carried) + size * turns[policy]
+    return SkillHistory(libraries, versions, calls, tokens / max(turns.total(), 1))
+
+
+def _measure_schemas(run: RunData, libraries: Mapping[int, Library]) -> dict[int, dict[str, float]]:
+    """Return the tokens of each public skill's schema, by policy, as far as they are known.
+
+    The tokens that all skills add to the recorded length of the prompt prefix are shared out by the length of
+    their schemas as JSON.
+    """
+    prefix: dict[int, int] = {}
+    for number, change in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):
+        prefix |= {number - 1: change.before, number: change.after} if change else {}
+    bare = next((length for policy, length in prefix.items() if not libraries[policy].public), None)
+    found = {}
+    for row in (row for row in run.tools if row.role == "actor" and row.policy in prefix):
+        if bare is not None and row.policy is not None:
+            public = {skill.name for skill in libraries[row.policy].public}
+            sizes = {tool.name: len(msgspec.json.encode(tool)) for tool in row.tools if tool.name in public}
+            token = (prefix[row.policy] - bare) / max(sum(sizes.values()), 1)
+            found[row.policy] = {name: size * token for name, size in sizes.items()}
+    return found
 
 
 def frame_skills(history: SkillHistory) -> pandas.DataFrame:
@@ -99,14 +136,16 @@ def frame_skills(history: SkillHistory) -> pandas.DataFrame:
     Columns: `skill`; `created` and `changed` (the sleeps that wrote it and changed it last; 0: the run
     started with it); `removed` (the sleep that deleted or renamed it); `public` (its last visibility);
     `COUNTS` (see `SkillVersion`) of all its versions; `steps_saved` (`actions` minus `calls`: the LLM calls
-    that it saved the actor); `score` (mean score of the episodes in which the actor called it; missing
-    without one).
+    that it saved the actor); `carried_tokens` (of its schema, in all prompts that had it) and `saved_tokens`
+    (`steps_saved` times the mean tokens of an actor's turn); `score` (mean score of the episodes in which the
+    actor called it; missing without one).
     """
     import pandas
 
     versions = pandas.DataFrame(history.versions, columns=[each.name for each in fields(SkillVersion)])
     by_skill = versions.groupby("name", sort=False)
     sums = by_skill[[*COUNTS, "scored", "score"]].sum()
+    saved = sums["actions"] - sums["calls"]
     last = versions.drop_duplicates("name", keep="last").set_index("name")
     columns = {
         "created": by_skill["sleep"].first(),
@@ -114,7 +153,9 @@ def frame_skills(history: SkillHistory) -> pandas.DataFrame:
         "removed": last["until"].where(last["removed"]).astype("Int64"),
         "public": last["public"],
         **sums[[*COUNTS]],
-        "steps_saved": sums["actions"] - sums["calls"],
+        "steps_saved": saved,
+        "carried_tokens": by_skill["carried"].sum(min_count=1),
+        "saved_tokens": saved * history.turn_tokens,
         "score": sums["score"] / sums["scored"],
     }
     return pandas.DataFrame(columns, index=sums.index).rename_axis("skill").reset_index()

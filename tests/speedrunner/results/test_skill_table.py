@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from serving.tokens.tools import ToolSpec
 from speedrunner.results.skill_table import SkillVersion, frame_skills, skill_history
 from speedrunner.results.writing import list_rows
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import load
+from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
 
 
@@ -88,13 +90,19 @@ class TestHistory:
 
 def test_a_row_has_life_calls_and_steps_of_all_versions(tmp_path: Path) -> None:
     learnt(tmp_path / "run")
+    with RunDirectory.open_for_writing(tmp_path / "run") as directory:
+        tools = [ToolSpec("home", "Go.", {"type": "object"}), ToolSpec("walk", "Walk.", {"type": "object"})]
+        directory.append_tools({"role": "actor", "policy": "1"}, tools)
     home, step = list_rows(frame_skills(skill_history(load(tmp_path / "run"))))
     assert home == {
         **{"skill": "home", "created": 1, "changed": 2, "removed": None, "public": True},
         **{"calls": 6, "inner_calls": 0, "errors": 1, "actions": 22, "steps_saved": 22 - 6},
+        # The prefix grew by 80 tokens; five turns had it. A turn has 120 tokens.
+        **{"carried_tokens": 80 * 5, "saved_tokens": 16 * 120},
         "score": (0.5 + 1 + 1 + 1 + 2) / 6,
     }
     assert step == {
         **{"skill": "_step", "created": 1, "changed": 1, "removed": 2, "public": False},
         **{"calls": 0, "inner_calls": 2, "errors": 2, "actions": 0, "steps_saved": 0, "score": None},
+        **{"carried_tokens": None, "saved_tokens": 0},
     }
