@@ -24,6 +24,7 @@ from speedrunner.results.cost_text import (
     limit_lines,
     price_text,
 )
+from speedrunner.results.costly_requests import list_costly
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import engine_seconds, run_costs
@@ -135,6 +136,7 @@ def cost(
                 f"Break-even: the sleeps cost {repaid.spent:.6f} USD, and an episode costs {repaid.saved:.6f}"
                 f" USD less than at the first checkpoint. Test episodes until they are repaid: {repaid}."
             )
+        say("", *list_costly(run))
         say(*engine_check(one.book, one.total.usd, run.processes))
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
