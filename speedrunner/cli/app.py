@@ -70,7 +70,7 @@ HINTS = {
 WRONG_USAGE = 2
 """Exit status of a command that is not understood."""
 
-READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
+READERS = ("show", "compare", "cost", "report", "view", "status", "export")
 """Commands that only read runs, possibly of someone else."""
 
 
@@ -158,18 +158,16 @@ def _print_versions(is_given: bool) -> None:
         raise typer.Exit
 
 
-def _read_options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_print_versions,
-            is_eager=True,
-            expose_value=False,
-            help="Print the versions that can change a run's results.",
-        ),
-    ] = False,
-) -> None:
+VERSION = typer.Option(
+    "--version",
+    callback=_print_versions,
+    is_eager=True,
+    expose_value=False,
+    help="Print the versions that can change a run's results.",
+)
+
+
+def _read_options(version: Annotated[bool, VERSION] = False) -> None:
     """Parse the options before a command."""
 
 

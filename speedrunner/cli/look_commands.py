@@ -1,4 +1,4 @@
-"""`speedrunner show` and `library`: print recorded episodes, sleeps and skill libraries."""
+"""`speedrunner show`: print recorded episodes, sleeps and skill libraries."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ def show(
         str | None,
         typer.Argument(
             metavar="[EPISODE]",
-            help="Its key: train/0007, test/0050/0012 or sleep/0001. Short forms work: train/7, test/50/12."
-            " Default: a list of all episodes.",
+            help="Its key: train/0007, test/0050/0012, sleep/0001 or library/0001. Short forms work: train/7,"
+            " test/50/12; library is the newest. Default: a list of all episodes.",
         ),
     ] = None,
 ) -> None:
-    """List a run's episodes, or print a recorded episode or sleep.
+    """List a run's episodes, or print an episode, a sleep or a library.
 
     The list begins with the failed episodes, each with the reason in one line. An episode is printed turn by
     turn: messages, thoughts, calls and observations, tokens by class, the end and the score. A sleep is
-    printed with everything that its agents read and wrote. Tools follow the system message.
+    printed with everything that its agents read and wrote. Tools follow the system message. A library is
+    printed with who may call each skill, the sleeps that wrote it, and the notes if the method keeps any.
 
     Examples:
       speedrunner show runs/demo
@@ -50,8 +51,11 @@ def show(
         say(*_list_episodes(data))
     else:
         kind, _, number = episode.partition("/")
-        is_sleep = kind == "sleep" and number.isdecimal()
-        if is_sleep:
+        if kind == "library":
+            directory, version = find_policy(f"{run}:{number}" if number else str(run))
+            stored, notes = load_library(directory, version)
+            say(stored.annotated_source(notes))
+        elif kind == "sleep" and number.isdecimal():
             say(*sleep_lines(data.sleep(int(number)), data))
         else:
             say(*full_lines(data.trajectory(episode), data))
@@ -82,22 +86,6 @@ def _cells(row: EpisodeRow) -> tuple[str, ...]:
     score = "-" if row.score is None else f"{row.score:.3f}"
     counts = row.llm_calls, row.actions, row.usage.completion
     return (row.episode, str(row.termination), score, *map(str, counts))
-
-
-def library(
-    run: RunPath,
-    version: Annotated[int | None, typer.Argument(metavar="[VERSION]", help="Default: the newest.")] = None,
-) -> None:
-    """Print the source of a library and who may call each skill.
-
-    Each skill is printed with the sleeps that wrote it. Notes follow if the method keeps any. The tables
-    `libraries` and `skills` of a report have sizes, complexity and calls.
-
-    Example: speedrunner library runs/demo 2
-    """
-    directory, newest = find_policy(str(run) if version is None else f"{run}:{version}")
-    library, notes = load_library(directory, newest)
-    say(library.annotated_source(notes))
 
 
 def load_library(directory: RunData, version: int, trust: Sequence[str] | None = None) -> tuple[Library, str]:

@@ -95,62 +95,41 @@ def make_playback(steps: Sequence[PlaybackStep], modules: Sequence[Module], pict
     Args:
         pictures: the world at the start and after each step; may end early.
     """
-    return _Playback(modules).make(steps, pictures)
+    frames: dict[int, Json] = {}
+    numbers: dict[int, int] = {}
+    sources: dict[tuple[int, str], Json] = {}
+    positions: list[Json] = [{"turn": max(steps[0].turn, 1), "call": "", "result": ""}]
+    for step in steps:
+        up = None
+        for caller in step.callers:
+            if id(caller) not in numbers:
+                key = step.module, caller.name
+                if key not in sources and (source := _read_source(modules, *key)):
+                    sources[key] = source
+                frames[id(caller)] = {
+                    "up": up,
+                    "call": _write_call(caller),
+                    "source": [*sources].index(key) if key in sources else None,
+                    **_mark(caller),
+                }
+                numbers[id(caller)] = len(numbers)
+            up = numbers[id(caller)]
+        result = visible(describe_result(step.node, RESULT_CHARS))
+        position = {"turn": max(step.turn, 1), "frame": up, "call": _write_call(step.node), "result": result}
+        positions.append(position | _mark(step.node))
+    images = {picture: number for number, picture in enumerate(dict.fromkeys(pictures))}
+    for position, picture in zip(positions, pictures, strict=False):
+        position["image"] = images[picture]
+    shared = {"frames": [*frames.values()], "sources": [*sources.values()], "images": [*images]}
+    return {"positions": positions, **shared}
 
 
-class _Playback:
-    """Collects what the positions share."""
-
-    def __init__(self, modules: Sequence[Module]) -> None:
-        self._modules = modules
-        self._frames: dict[int, int] = {}
-        self._sources: dict[tuple[int, str], int] = {}
-        self._shared: dict[str, list[Any]] = {"frames": [], "sources": []}
-
-    def make(self, steps: Sequence[PlaybackStep], pictures: Sequence[str]) -> Json:
-        start = {"turn": max(steps[0].turn, 1), "call": "", "result": ""}
-        positions = [start, *map(self._describe, steps)]
-        images = {picture: number for number, picture in enumerate(dict.fromkeys(pictures))}
-        for position, picture in zip(positions, pictures, strict=False):
-            position["image"] = images[picture]
-        return {"positions": positions, "images": [*images], **self._shared}
-
-    def _describe(self, step: PlaybackStep) -> Json:
-        """Return a step without its picture."""
-        node = step.node
-        return {
-            "turn": max(step.turn, 1),
-            "frame": self._frame(step.callers, step.module),
-            "call": _write_call(node),
-            "result": visible(describe_result(node, RESULT_CHARS)),
-        } | _mark(node)
-
-    def _frame(self, callers: tuple[CallNode, ...], module: int) -> int | None:
-        """Return the number of the innermost call around a step; `None` if the agent called it itself."""
-        if not callers:
-            return None
-        node = callers[-1]
-        if id(node) not in self._frames:
-            up = self._frame(callers[:-1], module)
-            frame = {
-                "up": up,
-                "call": _write_call(node),
-                "source": self._source(node.name, module),
-            }
-            self._shared["frames"].append(frame | _mark(node))
-            self._frames[id(node)] = len(self._shared["frames"]) - 1
-        return self._frames[id(node)]
-
-    def _source(self, name: str, module: int) -> int | None:
-        """Return the number of a skill's source; `None` if it is unknown."""
-        if (module, name) not in self._sources:
-            text = _functions(self._modules[module].source).get(name) if module < len(self._modules) else None
-            if text is None:
-                return None
-            lines = str(highlight(text[:SOURCE_CHARS])).rstrip("\n").split("\n")
-            self._shared["sources"].append({"name": name, "lines": lines})
-            self._sources[module, name] = len(self._shared["sources"]) - 1
-        return self._sources[module, name]
+def _read_source(modules: Sequence[Module], number: int, name: str) -> Json | None:
+    """Return a skill's name and highlighted lines; `None` if its source is unknown."""
+    text = _functions(modules[number].source).get(name) if number < len(modules) else None
+    if text is None:
+        return None
+    return {"name": name, "lines": str(highlight(text[:SOURCE_CHARS])).rstrip("\n").split("\n")}
 
 
 def _mark(node: CallNode) -> Json:

@@ -35,7 +35,6 @@ from speedrunner.results.claims import (
     list_claims,
 )
 from speedrunner.results.conditions import OURS, REACT, Condition, group_runs
-from speedrunner.results.cost_text import REPEATS_NOTE
 from speedrunner.results.means import Spread
 from speedrunner.results.pairing import estimate_difference
 from speedrunner.results.paper import compare_with_paper, list_published, paper_tables
@@ -45,20 +44,13 @@ from speedrunner.results.tables import make_tables
 from speedrunner.results.unseen import unseen_table
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
-from speedrunner.store.episode_summary import MANY_REPEATS
 from speedrunner.store.files import StorageError
 from speedrunner.store.process_notes import has_caveat, process_lines
-
-REPEATED = "calls repeated"
-"""A column of `list_conditions`."""
-
-RATIOS = ("cached", "uncached", "repeated_calls", "llm_calls")
-"""Columns of the checkpoints from which shares are made."""
 
 HEADLINES = {
     **{"score": "score", "output tokens": "output"},
     **{"USD per episode": "cost_usd", "USD, cold cache": "cost_usd_cold"},
-    "USD, provider's cache": "cost_usd_provider",
+    **{"USD, provider's cache": "cost_usd_provider", "prompt cached": "cached_share"},
 }
 """Columns of the checkpoints by their headings in the table of conditions."""
 
@@ -118,7 +110,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         *paper_tables(rows),
     ]
     overview = list_conditions(conditions)
-    notes += [REPEATS_NOTE] * (REPEATED in overview[0])
     caveats = {line for run in runs for line in (*run.caveats, *price_caveats(run.book, run.processes))}
     caveats |= {f"{run.path}: {line}" for run in runs for line in note_silent_sleeps(run.sleeps)}
     return Collected(
@@ -191,8 +182,8 @@ def summarize(conditions: Sequence[Condition]) -> list[str]:
         around = "" if change.ends is None else " [{:+.2f} to {:+.2f}]".format(*change.ends)
         env, method, model = others[0].names
         tokens = f"{abs(share):.0%} {'fewer' if share < 0 else 'more'} output tokens than ReAct"
-        repaid = show_break_even(others[0])
-        end = f", break-even after {repaid} test episodes" if repaid else ""
+        repaid = show_break_even(others[0]) or ""
+        end = f", break-even after {repaid} test episodes" if repaid[:1].isdigit() else ""
         lines.append(f"{env}, {model}: {method} takes {tokens}, score {change.mean:+.2f}{around}{end}")
     return lines
 
@@ -211,37 +202,17 @@ def count_contents(conditions: Sequence[Condition]) -> dict[str, str]:
 
 def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[list[Any]]]:
     """Return columns and rows with the headline numbers of all conditions at their last checkpoint: means
-    with their deviations over seeds. The share of repeated calls is there if it is large anywhere, USD if
-    there are prices."""
-    rows, repeats = [], []
-    priced = any(spread.mean for condition in conditions for spread in condition.spread("cost_usd").values())
-    headlines = {name: column for name, column in HEADLINES.items() if priced or "usd" not in column}
+    with their deviations over seeds. A column without a value is left out, such as USD without prices."""
+    columns = ["environment", "method", "model", "seeds", "rollouts", *HEADLINES, "break-even"]
+    rows: list[list[Any]] = []
     for condition in conditions:
-        last = condition.points[-1] if condition.points else None
-        spreads = {
-            name: condition.spread(column).get(last) if last is not None else None
-            for name, column in {**headlines, **{ratio: ratio for ratio in RATIOS}}.items()
-        }
-        cached, uncached, repeated, calls = (spreads.pop(ratio) for ratio in RATIOS)
-        prompt = cached.mean + uncached.mean if cached and uncached else 0
-        rows.append(
-            [
-                *(*condition.names, len(condition.runs), last),
-                *(_show_spread(spread, name) for name, spread in spreads.items()),
-                f"{cached.mean / prompt:.0%}" if cached and prompt else None,
-            ]
-        )
-        repeats.append(repeated.mean / calls.mean if repeated and calls and calls.mean else 0.0)
-    columns = ["environment", "method", "model", "seeds", "rollouts", *headlines, "prompt cached"]
-    if any(repaid := [show_break_even(condition) for condition in conditions]):
-        columns.append("break-even")
-        for row, shown in zip(rows, repaid, strict=True):
-            row.append(shown)
-    if max(repeats, default=0.0) > MANY_REPEATS:
-        columns.append(REPEATED)
-        for row, share in zip(rows, repeats, strict=True):
-            row.append(f"{share:.0%}")
-    return columns, rows
+        last = condition.points[-1] if condition.points else -1
+        spreads = {name: condition.spread(column).get(last) for name, column in HEADLINES.items()}
+        shown = (_show_spread(spread, name) for name, spread in spreads.items())
+        counts = len(condition.runs), None if last < 0 else last
+        rows.append([*condition.names, *counts, *shown, show_break_even(condition)])
+    kept = [place for place in range(len(columns)) if any(row[place] is not None for row in rows)]
+    return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
 def show_break_even(condition: Condition) -> str | None:
@@ -250,12 +221,15 @@ def show_break_even(condition: Condition) -> str | None:
     return None if found is None else str(found)
 
 
-def _show_spread(spread: Spread | None, column: str) -> str | None:
-    if spread is None:
+def _show_spread(spread: Spread | None, name: str) -> str | None:
+    """Return a mean with its deviation; `None` if it is unknown, or no price is."""
+    if spread is None or ("USD" in name and not spread.mean):
         return None
-    decimals = count_decimals([spread.mean], column)
+    if HEADLINES[name] == "cached_share":
+        return f"{spread.mean:.0%}"
+    decimals = count_decimals([spread.mean], name)
     deviation = "" if spread.sd is None else f" ± {spread.sd:,.{decimals}f}"
-    return show_number(spread.mean, column) + deviation
+    return show_number(spread.mean, name) + deviation
 
 
 ROWS = 200
@@ -337,18 +311,13 @@ def _interval(judged: JudgedClaim) -> str:
 
 
 def _run_table(runs: Sequence[RunResult]) -> Markup:
-    columns = (
-        *("run", "environment", "method", "model", "seed", "started", "evaluated after", "not yet"),
-        "terminations",
-    )
+    columns = ("run", "environment", "method", "model", "seed", "evaluated after", "terminations")
     rows = [
         (
             run.path,
             *run.condition.names,
             run.seed,
-            "not yet" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
             ", ".join(map(str, run.points)),
-            ", ".join(map(str, run.unfinished)),
             count_terminations(run.episodes["termination"]),
         )
         for run in runs

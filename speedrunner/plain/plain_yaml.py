@@ -11,8 +11,8 @@ import yaml
 
 from speedrunner.plain.plain_records import as_written, shorten
 
-MOST_CHARS, MOST_DEPTH, MOST_DIGITS = 2**20, 50, 100
-"""Most characters of a text, lists and mappings within each other, and characters of a number."""
+MOST_CHARS, MOST_DEPTH = 2**20, 50
+"""Most characters of a text, and lists and mappings within each other."""
 
 
 class NotPlain(ValueError):
@@ -22,26 +22,18 @@ class NotPlain(ValueError):
 class _Loader(yaml.CSafeLoader):
     """As in YAML 1.2, `on`, `off`, `yes`, `no` and dates are text, and 1e-3 is a number."""
 
-    def construct_scalar(self, node: Any) -> Any:
-        """Refuse a number of more digits than any number here has."""
-        if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
-            raise NotPlain(f"a number has {len(node.value)} digits; at most {MOST_DIGITS} are read")
-        return super().construct_scalar(node)
-
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that is set twice, and a merge, which could expand without end."""
+        """Refuse a key that is set twice."""
         keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         if twice := next((key for key, count in keys.items() if count > 1), None):
             raise NotPlain(f"`{shorten(as_written(twice))}` is set twice")
-        if "<<" in keys:
-            raise NotPlain("`<<` is not read: write the keys again")
         return super().construct_mapping(node, deep)
 
 
 _Loader.yaml_implicit_resolvers = {}
 _SCALARS = {
     "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
-    "int": (r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
+    "int": (r"[-+]?(0|[1-9][0-9_]*)", "-+0123456789"),
     "float": (
         r"[-+]?(\.[0-9]+|[0-9][0-9_]*\.[0-9_]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
         r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
@@ -49,7 +41,6 @@ _SCALARS = {
     ),
     "null": ("~|null|Null|NULL|", ["~", "n", "N", ""]),
 }
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 for _name, (_pattern, _first) in _SCALARS.items():
     _resolver = re.compile(rf"({_pattern})\Z")
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _resolver, list(_first))

@@ -1,4 +1,4 @@
-"""`speedrunner show` and `library`."""
+"""`speedrunner show`."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_stored_version_that_breaks_the_rules_is_one_error(learnt: ScriptedRun
     source = module.read_text()
     assert "import re" in source
     module.write_text(source.replace("import re", DEEP))
-    failed = in_process("library", str(run), "2")
+    failed = in_process("show", str(run), "library/2")
     assert complaint(failed).startswith(f"{run}: policy v0002 is no valid library: ")
     assert "nested too deeply" in failed.stderr
     assert failed.stdout == ""

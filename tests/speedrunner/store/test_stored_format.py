@@ -74,7 +74,7 @@ def test_owning_it_changes_no_record(run: Path) -> None:
     "arguments",
     [
         ("show", "RUN", "train/0"), ("show", "RUN", "sleep/1"), ("compare", "RUN"), ("cost", "RUN"),
-        ("status", "RUN"), ("library", "RUN"),
+        ("status", "RUN"), ("show", "RUN", "library"),
         ("view", "RUN", "--static", "OUT"),
     ],
     ids=" ".join,
