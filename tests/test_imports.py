@@ -116,7 +116,7 @@ QUICK = {
         "show RUN",
         "show RUN train/0",
         "show RUN sleep/1",
-        "library RUN",
+        "show RUN library",
         "list models",
         "status RUN",
     ),

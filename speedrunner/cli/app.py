@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 import resource
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from inspect import getdoc
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
 
 from speedrunner.cli.output import say, say_error
 from speedrunner.plain.plain_records import read_table, shorten
@@ -82,8 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # a login's encoding may lack a character
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        make_app().main(given, "speedrunner")
+        make_app(given)(given, prog_name="speedrunner")
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # its reader has enough (`| head`)
+            end.code = 0
         if end.code == WRONG_USAGE and (hint := _hint(given)):
             say_error(hint)
         raise
@@ -135,16 +135,35 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, OPEN_FILES)), hard))
 
 
-def make_app() -> LazyGroup:
-    """Return the command line: all commands, none of them imported."""
-    root = typer.Typer(add_completion=False)
-    root.callback()(_read_options)
-    return LazyGroup(
-        "",
-        name="speedrunner",
-        help="LLM agents that learn programmatic skills online, on open models served by vLLM.",
-        params=get_command(root).params,
-        context_settings={"help_option_names": ["-h", "--help"]},
+def make_app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the command line. Only the command that the arguments call is imported: help needs no other."""
+    about = "LLM agents that learn programmatic skills online, on open models served by vLLM."
+    groups = {"": _make_group(about)}
+    groups[""].callback()(_read_options)
+    for command in COMMANDS:
+        words = command.words.split()
+        group, panel = groups[command.group], command.heading
+        if not command.module:
+            groups[command.words] = _make_group(command.help)
+            group.add_typer(groups[command.words], name=command.name, rich_help_panel=panel)
+        elif list(arguments[: len(words)]) == words:
+            function = command.load_function()
+            text = "\n\n".join(map(_unwrap, (getdoc(function) or "").split("\n\n")))
+            group.command(command.name, help=text, rich_help_panel=panel)(function)
+        else:
+            group.command(command.name, help=command.help, rich_help_panel=panel)(lambda: None)
+    return groups[""]
+
+
+def _make_group(text: str) -> typer.Typer:
+    settings = {"help_option_names": ["-h", "--help"]}
+    return typer.Typer(
+        help=text,
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings=settings,
     )
 
 
@@ -169,47 +188,6 @@ VERSION = typer.Option(
 
 def _read_options(version: Annotated[bool, VERSION] = False) -> None:
     """Parse the options before a command."""
-
-
-class LazyGroup(TyperGroup):
-    """The commands of a group, with their headings, in the order of the help, which imports no command.
-
-    Args:
-        words: the words that call the group; empty for all commands.
-    """
-
-    def __init__(self, words: str, **options: Any) -> None:
-        self._table = {command.name: command for command in COMMANDS if command.group == words}
-        stubs = [
-            TyperCommand(command.name, help=command.help, rich_help_panel=command.heading)
-            for command in self._table.values()
-        ]
-        super().__init__(commands=stubs, no_args_is_help=True, rich_markup_mode="rich", **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command. If the reader of its output closes it (`| head`), the command ends well."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the loaded command that the arguments call."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, load_command(self._table[name]) if name in self._table else command, rest
-
-
-def load_command(command: Command) -> TyperCommand | LazyGroup:
-    """Import a command and return it with its options; for a group, only the list of its commands."""
-    if not command.module:
-        return LazyGroup(command.words, name=command.name, help=command.help)
-    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command(command.name)(command.load_function())
-    loaded = get_command(app)
-    assert isinstance(loaded, TyperCommand)
-    loaded.help = "\n\n".join(map(_unwrap, (loaded.help or "").split("\n\n")))
-    return loaded
 
 
 def _unwrap(paragraph: str) -> str:

@@ -55,6 +55,7 @@ def show(
             directory, version = find_policy(f"{run}:{number}" if number else str(run))
             stored, notes = load_library(directory, version)
             say(stored.annotated_source(notes))
+            return
         elif kind == "sleep" and number.isdecimal():
             say(*sleep_lines(data.sleep(int(number)), data))
         else:
