@@ -28,7 +28,7 @@ from speedrunner.config.schema import (
     TokenCosts,
 )
 from speedrunner.plain.console import Status
-from speedrunner.results.inference import CONFIDENCE
+from speedrunner.results.inference import TAIL
 from speedrunner.results.pricing import engine_of, hardware_of
 from speedrunner.runs.identity import machine, versions
 from speedrunner.runs.setup import Setup
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 COSTS = TokenCosts.__struct_fields__
 
-RESAMPLES, SEED, TAIL = 10_000, 0, (1 - CONFIDENCE) / 2
+RESAMPLES, SEED = 10_000, 0
 """Of bootstraps of residuals; the same units always have the same intervals."""
 
 

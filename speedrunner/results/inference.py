@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 CONFIDENCE = 0.95
+TAIL = (1 - CONFIDENCE) / 2
 
 Values = Mapping[int, "pandas.Series[float]"]
 """By seed, the values of a run's test episodes by task."""
