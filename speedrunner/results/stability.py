@@ -1,8 +1,8 @@
 """How much of a score's variance over seeds is the actor's, and how much that of one batch with its sleep.
 
-Runs that start from one stored policy and its history first evaluate that policy, each with its own seed. These
-means differ by the actor (and the worlds, if each seed has its own). After a batch and its sleep, they differ
-by these as well.
+Runs that start from one stored policy and its history first evaluate that policy, each with its own seed.
+These means differ by the actor (and the worlds, if each seed has its own). After a batch and its sleep, they
+differ by these as well.
 """
 
 from __future__ import annotations
