@@ -38,6 +38,7 @@ from speedrunner.runs.plan import (
     trained_tasks,
 )
 from speedrunner.runs.progress import Progress
+from speedrunner.runs.server_deaths import ServerDeaths, Unit
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
@@ -61,6 +62,7 @@ FAULTS_IN_A_ROW = 5
 """Number of consecutive infrastructure errors of episodes after which the run stops, since the cause is not
 the episode."""
 
+GIVEN_UP = "its requests ended each server"
 
 REMIND_S = 60.0
 """Seconds without a line after which one says what runs, where no line is live. Looked at as often."""
@@ -87,6 +89,8 @@ class Executor:
     watch: Watch = ignore_turn
     finished: Callable[[Step], None] = lambda step: None
     """Called with each finished step, after its records are written."""
+    deaths: ServerDeaths = field(default_factory=ServerDeaths)
+    """Shared with all runs of the process."""
 
     def __post_init__(self) -> None:
         self._faults = 0
@@ -163,8 +167,10 @@ class Executor:
             directory.append_episode(summarize_episode(trajectory, phase, checkpoint))
 
         async def play(episode: str, task: Task) -> None:
+            is_given_up = self.deaths.is_given_up(unit := self._unit(episode))
             for left in reversed(range(tries)):
                 async with (
+                    self.deaths.turn(unit),
                     self.pool.worker(behind=phase == "test") as worker,
                     self.slots or nullcontext(),
                 ):
@@ -183,10 +189,10 @@ class Executor:
                             specs[episode],
                             worker,
                             labels,
-                            play=partial(self._play_with_method, policy),
+                            play=_give_up if is_given_up else partial(self._play_with_method, policy),
                             watch=self.watch,
                         )
-                if not trajectory.termination.is_fault or not left:
+                if not trajectory.termination.is_fault or is_given_up or not left:
                     break
                 self.progress.say(
                     f"{episode} ended by {trajectory.termination} ({trajectory.fault:.300}); retrying it once"
@@ -226,7 +232,8 @@ class Executor:
         if step.number not in self.directory.policies.versions():
             if self.shutdown.requested:
                 return
-            await self._learn(step)
+            async with self.deaths.turn(self._unit(sleep_key(step.number))):
+                await self._learn(step)
         # Otherwise a kill happened after the policy was written.
         self.directory.remove_sleep_journal()
         self._finish(step)
@@ -277,7 +284,9 @@ class Executor:
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:
                 learnt = policy
-                if newest_batch(history):
+                if self.deaths.is_given_up(self._unit(name)):
+                    tools.fell_short(GIVEN_UP)
+                elif newest_batch(history):
                     learnt = await self.method.sleep(policy, history, tools)
                 else:
                     tools.fell_short("no episode of the batch has a score, so there is nothing to learn from")
@@ -346,6 +355,9 @@ class Executor:
             writing.exception()  # retrieved and ignored; the error that stopped the run is reported
             raise
 
+    def _unit(self, key: str) -> Unit:
+        return str(self.directory.path), key
+
     def _next_attempt(self, key: str) -> int:
         self.attempts[key] = self.attempts.get(key, 0) + 1
         return self.attempts[key]
@@ -362,6 +374,11 @@ class Executor:
 
     def _show_command(self, episode: str) -> str:
         return shlex.join(["speedrunner", "show", str(self.directory.path), episode])
+
+
+async def _give_up(context: EpisodeContext, spec: ActorSpec) -> Termination:
+    """Play nothing of an episode that is given up."""
+    raise RequestFailed(GIVEN_UP)
 
 
 def _describe_failure(trajectory: Trajectory) -> str:

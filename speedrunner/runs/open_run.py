@@ -24,6 +24,7 @@ from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress, Ticks
+from speedrunner.runs.server_deaths import ServerDeaths
 from speedrunner.runs.servers import ServedModel
 from speedrunner.runs.setup import Setup, check_model, find_policy, first_policy
 from speedrunner.runs.shutdown import Shutdown
@@ -71,6 +72,7 @@ class OpenRun:
         served: ServedModel,
         pool: WorkerPool,
         shutdown: Shutdown,
+        deaths: ServerDeaths,
         slots: asyncio.Semaphore | None = None,
     ) -> None:
         """Play the unfinished steps in the workers of `pool`. Raises the errors of `Executor.execute`.
@@ -96,6 +98,7 @@ class OpenRun:
                 shutdown=shutdown,
                 attempts=self.attempts,
                 slots=slots,
+                deaths=deaths,
             )
             with track(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)

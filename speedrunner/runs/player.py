@@ -17,6 +17,7 @@ from speedrunner.plain.console import visible
 from speedrunner.runs.open_run import OpenRun, open_run
 from speedrunner.runs.planned_runs import AHEAD, PlannedRun, is_unfinished, split_by_server
 from speedrunner.runs.progress import Progress, Ticks
+from speedrunner.runs.server_deaths import ServerDeaths
 from speedrunner.runs.servers import ServedModel, fit_model, serve_model
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
@@ -26,7 +27,7 @@ from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
 T = TypeVar("T")
 
 MOST_DEATHS = 10
-"""Most deaths of servers that one process survives, failed starts after a death included."""
+"""Most deaths of servers that one process survives until a unit is given up, failed starts included."""
 
 PAUSE_S = 10.0
 """Seconds before the next start: processes of the dead server may still hold GPU memory."""
@@ -87,7 +88,7 @@ async def play_runs(
             return await _RunsOfServer(session, queue).play()
 
         try:
-            if reconciliation := await survive_deaths(play, shutdown, session.say):
+            if reconciliation := await survive_deaths(play, session.deaths, shutdown, session.say):
                 reconciliations.append(reconciliation)
         except ServingError as error:
             if len(groups) == 1:
@@ -100,22 +101,26 @@ async def play_runs(
 
 
 async def survive_deaths(
-    play: Callable[[], Awaitable[T]], shutdown: Shutdown, say: Callable[[str], None]
+    play: Callable[[], Awaitable[T]], deaths: ServerDeaths, shutdown: Shutdown, say: Callable[[str], None]
 ) -> T:
     """Return the result of `play`, which is called again when its server has died.
 
-    Raises `ServerDied`, `ServerFailed` after too many deaths, and all other errors of `play`.
+    Raises `ServerDied`, `ServerFailed` after too many deaths of which no unit is the cause, and all other
+    errors of `play`.
     """
-    deaths = 0
+    count = 0
     while True:
         try:
             return await play()
         except (ServerDied, ServerFailed) as error:
             shutdown.check()
-            if deaths == MOST_DEATHS or (isinstance(error, ServerFailed) and not deaths):
+            if count == MOST_DEATHS or (isinstance(error, ServerFailed) and not count):
                 raise
             say(f"{str(error).splitlines()[0]}; a new one is started, and the run resumes")
-        deaths += 1
+            if isinstance(error, ServerDied) and (given_up := deaths.judge()):
+                say(given_up)
+                count = 0
+        count += 1
         shutdown.begin()
         await asyncio.sleep(PAUSE_S)
         shutdown.check()
@@ -141,6 +146,7 @@ class _Session:
     failures: dict[str, str] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
     ticks: Ticks = field(default_factory=Ticks)
+    deaths: ServerDeaths = field(default_factory=ServerDeaths)
 
     @property
     def is_single(self) -> bool:
@@ -284,7 +290,8 @@ class _RunsOfServer:
 
     async def _play(self, run: OpenRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
         async with workers:
-            await run.play(await self._served, pool, self._session.shutdown, self._slots)
+            session = self._session
+            await run.play(await self._served, pool, session.shutdown, session.deaths, self._slots)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         session, run = self._session, self._active.pop(task)
@@ -308,6 +315,7 @@ class _RunsOfServer:
         if not is_for_people(error):
             self._defect = self._defect or error
         why = str(error) or repr(error)
+        self._session.deaths.forget(run.path)
         self._session.failures[run.path] = why
         self._session.stopped.add(run.path)
         self._session.say(f"{run.name}: stopped: {why.splitlines()[0]}")

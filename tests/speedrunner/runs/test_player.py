@@ -24,6 +24,7 @@ from speedrunner.runs import player
 from speedrunner.runs.open_run import OpenRun
 from speedrunner.runs.planned_runs import set_up_runs
 from speedrunner.runs.player import MOST_DEATHS, PlayResult, play_runs, survive_deaths
+from speedrunner.runs.server_deaths import ServerDeaths
 from speedrunner.runs.servers import fit_model, serve_model
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
@@ -358,7 +359,7 @@ async def survived(ends: list[Exception | str]) -> tuple[str, list[str]]:
             raise end
         return end
 
-    return await survive_deaths(play, Shutdown(said.append), said.append), said
+    return await survive_deaths(play, ServerDeaths(), Shutdown(said.append), said.append), said
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -395,4 +396,4 @@ async def test_a_signal_between_two_servers_ends_it(monkeypatch: pytest.MonkeyPa
         raise DEATH
 
     with pytest.raises(Interrupted):
-        await shutdown.run(survive_deaths(play, shutdown, lambda line: None))
+        await shutdown.run(survive_deaths(play, ServerDeaths(), shutdown, lambda line: None))
