@@ -27,7 +27,8 @@ NEXT = {
     "env": ("speedrunner episode env={name}:{cls} model=tiny-random",),
     "method": (
         "speedrunner run method={name}:{cls} model=tiny run.rollouts=4 run.sleep_every=2 run.eval_every=4"
-        " run.test_episodes=2",
+        " run.test_episodes=2 run.dir=runs/{name}",
+        "speedrunner verify runs/{name} --trust {name}:{cls}",
     ),
     "model": (
         "speedrunner prepare model={name}.yaml",

@@ -24,14 +24,15 @@ from speedrunner.pages.html_parts import (
 from speedrunner.pages.plots import Panel, Series, show_panel
 from speedrunner.results.conditions import REACT, Condition, group_runs
 from speedrunner.results.frames import frame_episodes
-from speedrunner.results.means import MEASURES, average_tests
+from speedrunner.results.means import average_tests
 from speedrunner.results.pairing import (
     CannotCompare,
+    Compared,
     TaskDifference,
-    estimate_difference,
+    compare,
+    find_common_points,
     list_changes,
     list_task_differences,
-    list_world_differences,
     pair_runs,
 )
 from speedrunner.results.run_result import RunResult, frame_run
@@ -39,11 +40,6 @@ from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import has_caveat
 from speedrunner.store.run_data import load
-
-METRICS = {
-    measure.title: measure.name for measure in MEASURES if measure.name not in ("repeated_calls", "usd")
-}
-"""Measures by title. The pages read no ledger, so USD are unknown."""
 
 CURVES = {"score": "score", "output tokens": "output", "cached share": "cached_share"}
 """Metrics that are drawn as curves: column of a checkpoint by title."""
@@ -158,7 +154,7 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
     if first is not None and slug != first[0]:
         name = f"with {first[1].names[1]}"
         try:
-            _check_pair(first[1], side)
+            find_common_points([first[1], side])
             compared = link(f"compare/{first[0]}/{slug}.html", name)
         except CannotCompare as error:
             compared = Markup("not {}: {}").format(name, str(error))
@@ -184,12 +180,14 @@ def comparison_page(compared: Comparable, first: str, second: str, root: str) ->
         root: the way from the page to the list of runs.
     """
     one, other = compared.find(first), compared.find(second)
-    point, pairs = _check_pair(one, other)
+    found = compare([one, other])
+    point, pairs = found[-1].rollouts, [*pair_runs(one, other).values()]
     names = [side.names[1] for side in (one, other)]
     if names[0] == names[1]:
         names = [one.title, other.title]
     columns = ("mean per test episode", *names, "difference", "95% interval", "pairs")
-    rows = [[metric, *_difference_row(one, other, point, column)] for metric, column in METRICS.items()]
+    last = [row for row in found if row.rollouts == point and row.measure.name != "usd"]
+    rows = [_difference_row(*pair) for pair in zip(last[::2], last[1::2], strict=True)]
     tasks = list_task_differences(one, other, point)
     differing = [task for task in tasks if task.difference] or tasks
     lines = [line for own, their in pairs for line in _config_lines(own, their)]
@@ -209,19 +207,6 @@ def comparison_page(compared: Comparable, first: str, second: str, root: str) ->
     }
 
 
-def _check_pair(one: Condition, other: Condition) -> tuple[int, list[tuple[RunResult, RunResult]]]:
-    """Return the last common checkpoint, and the pairs of runs. Raises `CannotCompare`."""
-    common = [point for point in one.points if point in other.points]
-    if not common:
-        raise CannotCompare("they have no finished checkpoint in common")
-    pairs = [*pair_runs(one, other).values()]
-    if not pairs:
-        raise CannotCompare("they have no seed in common")
-    if unlike := {line: None for pair in pairs for line in list_world_differences(*pair)}:
-        raise CannotCompare(f"their environments differ: {', '.join(unlike)}")
-    return common[-1], pairs
-
-
 def _draw(sides: Sequence[Condition]) -> dict[str, Markup]:
     """Return the curves of conditions, by metric."""
     curves = {}
@@ -236,21 +221,15 @@ def _draw(sides: Sequence[Condition]) -> dict[str, Markup]:
     return curves
 
 
-def _difference_row(one: Condition, other: Condition, point: int, column: str) -> list[Any]:
-    """Return the means of both sides, their difference, its interval, and the number of pairs."""
-    difference = estimate_difference(one, other, point, column)
-    means = (side.estimate(point, column) for side in (one, other))
-    known = [None if mean is None else mean.mean for mean in means]
-    if difference is None:
-        return [*known, None, None, 0]
-    decimals = count_decimals([difference.mean])
-    cells = [f"{value:,.{decimals}f}" for value in (*known, difference.mean) if value is not None]
-    ends = difference.ends
-    return [
-        *cells,
-        UNKNOWN if ends is None else " to ".join(f"{end:,.{decimals}f}" for end in ends),
-        difference.count,
-    ]
+def _difference_row(first: Compared, second: Compared) -> list[Any]:
+    """Return a measure, the means of both sides, their difference, its interval, and the number of pairs."""
+    found = second.difference
+    if first.mean is None or second.mean is None or found is None:
+        return [first.measure.title, *[UNKNOWN] * 4, "0"]
+    decimals = count_decimals([found.mean])
+    means = (f"{value.mean:,.{decimals}f}" for value in (first.mean, second.mean, found))
+    ends = UNKNOWN if found.ends is None else " to ".join(f"{end:,.{decimals}f}" for end in found.ends)
+    return [first.measure.title, *means, ends, str(found.count)]
 
 
 def _task_table(

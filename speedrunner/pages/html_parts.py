@@ -188,20 +188,17 @@ def _status(run: RunData) -> Context:
     if owner := owner_of(run.path / "lock"):
         return {"kind": "plain", "text": "running", "note": f"played by {owner}"}
     try:
-        tested = Counter(row.checkpoint for row in run.rows if row.phase == "test")
-        trained = sum(row.phase == "train" for row in run.rows)
-        plan, points = run.settings.run, run.checkpoints
-        # The last evaluation needs all training. Without evaluations, the last sleep is the end.
-        is_finished = all(tested[point] >= plan.test_episodes for point in points)
-        if not points:
-            is_finished = trained >= plan.rollouts and plan.sleeps in run.policies.versions()
+        done = Counter(row.checkpoint if row.phase == "test" else None for row in run.rows)
+        plan = run.settings.run
+        # Without evaluations, the last sleep is the end; otherwise the last evaluation needs all training.
+        sleeps = plan.sleeps in run.policies.versions() and done[None] >= plan.rollouts
+        is_finished = all(done[point] >= plan.test_episodes for point in run.checkpoints)
     except DAMAGED as error:
         return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}
-    if is_finished:
+    if is_finished and (run.checkpoints or sleeps):
         return {"kind": "good", "text": "finished", "note": ""}
-    if not run.rows:
-        return {"kind": "warn", "text": "not started", "note": "no finished episode, no process"}
-    return {"kind": "warn", "text": "stopped", "note": "unfinished, no process"}
+    state = ("stopped", "unfinished") if run.rows else ("not started", "no finished episode")
+    return {"kind": "warn", "text": state[0], "note": f"{state[1]}, no process"}
 
 
 def count_terminations(terminations: Iterable[str]) -> str:

@@ -1,18 +1,14 @@
-"""A run's library over time, one version, the calls of its skills, and a sleep that edited it."""
+"""A version of a run's library, the calls of its skills, and a sleep that edited it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import msgspec
-from markupsafe import Markup
 
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.library import Library
 from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, html_table, link, page_part
 from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight, show_edits
-from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
+from speedrunner.results.skill_table import frame_skills, skill_history
 from speedrunner.results.writing import list_rows
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Message, SleepRecord, Turn
@@ -74,56 +70,7 @@ def skills_page(run: RunData) -> Context:
         *("LLM calls saved", "tokens saved", "tokens carried", "last edit: sleep", "removed in sleep"),
     )
     table = html_table(columns, rows, label="Skills", kind="sortable")
-    return {**heading(run), "table": table, "count": len(rows)}
-
-
-def history_page(run: RunData) -> Context:
-    """Return the library over time: one line for each version."""
-    history = skill_history(run)
-    return {
-        **heading(run),
-        "versions": sorted(history.libraries),
-        "timeline": _version_table(run, history) if history.versions else Markup(),
-    }
-
-
-def _version_table(run: RunData, history: SkillHistory) -> Markup:
-    """Return one line for each version: what the sleep changed and says, and the episodes played with it."""
-    lines = list[list[Any]]()
-    played: dict[int, list[float | None]] = {}
-    for row in run.rows:
-        played.setdefault(row.policy, []).append(row.score)
-    summaries = {
-        record.sleep: summarize_sleep(msgspec.to_builtins(record))["summary"] for record in run.sleeps
-    }
-    for version, library in sorted(history.libraries.items()):
-        scores = [score for score in played.get(version, []) if score is not None]
-        changes = [
-            link(f"library/{version:04d}.html#{anchor}", text) for anchor, text in _changes(history, version)
-        ]
-        lines.append(
-            [
-                link(f"library/{version:04d}.html", f"v{version}"),
-                link(f"sleep/{version:04d}/1.html", f"Sleep {version}") if version in summaries else None,
-                len(library.skills),
-                Markup(", ").join(changes) or None,
-                len(played.get(version, [])),
-                sum(scores) / len(scores) if scores else None,
-                summaries.get(version, ""),
-            ]
-        )
-    columns = ("version", "sleep", "skills", "changes", "episodes with it", "score", "what the sleep says")
-    return html_table(columns, lines, label="Versions", kind="timeline")
-
-
-def _changes(history: SkillHistory, version: int) -> Iterator[tuple[str, str]]:
-    """Yield the changes that a version made, each with its anchor on the version's page."""
-    for skill in history.versions:
-        if skill.sleep == version:
-            is_shown = skill.change in ("written", "edited")
-            yield f"{'change' if is_shown else 'skill'}-{skill.name}", f"{skill.change} {skill.name}"
-        if skill.removed and skill.until == version:
-            yield f"change-{skill.name}", f"removed {skill.name}"
+    return {**heading(run), "table": table, "count": len(rows), "versions": run.policies.versions()}
 
 
 def sleep_page(run: RunData, number: int, page: int) -> Context:

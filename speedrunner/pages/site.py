@@ -55,7 +55,6 @@ RUN_PAGES: tuple[tuple[str, str, Callable[..., Context]], ...] = (
     (rf"{RUN}/index\.html", "run.jinja", run_page),
     (rf"{RUN}/episodes\.html", "episodes.jinja", episodes_page),
     (rf"{RUN}/skills\.html", "skills.jinja", library_pages.skills_page),
-    (rf"{RUN}/library\.html", "history.jinja", library_pages.history_page),
     (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", "library.jinja", library_pages.version_page),
     (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", "sleep.jinja", library_pages.sleep_page),
 )

@@ -85,10 +85,11 @@ def split_conditions(runs: Sequence[RunResult]) -> list[Condition]:
     return sorted(conditions, key=lambda each: min(places[run.path] for run in each.runs.values()))
 
 
-def compare(sides: Sequence[Condition]) -> list[Compared]:
-    """Compare each condition with the first one, at the checkpoints that all of them have finished.
+def find_common_points(sides: Sequence[Condition]) -> list[int]:
+    """Return the checkpoints that all conditions have finished.
 
-    Raises `CannotCompare`: they play different environments, or have no finished checkpoint in common.
+    Raises `CannotCompare`: there is none, the conditions play different environments, or two of them share no
+    seed.
     """
     first, *others = sides
     for side in others:
@@ -96,12 +97,21 @@ def compare(sides: Sequence[Condition]) -> list[Compared]:
             raise CannotCompare(
                 f"{side.first.path} plays other worlds or limits than {first.first.path}: {', '.join(unlike)}"
             )
+        if not pair_runs(first, side):
+            raise CannotCompare(f"{side.first.path} and {first.first.path} have no seed in common")
     points = [point for point in first.points if all(point in side.points for side in others)]
     if not points:
         raise CannotCompare(
             "no checkpoint was finished by all conditions: "
             + "; ".join(f"{side.first.path} has {_join_points(side.points) or 'none'}" for side in sides)
         )
+    return points
+
+
+def compare(sides: Sequence[Condition]) -> list[Compared]:
+    """Compare each condition with the first one, at the checkpoints of `find_common_points`, which may raise
+    `CannotCompare`."""
+    first = sides[0]
     return [
         Compared(
             point,
@@ -110,7 +120,7 @@ def compare(sides: Sequence[Condition]) -> list[Compared]:
             side.estimate(point, measure.name),
             None if side is first else estimate_difference(first, side, point, measure.name),
         )
-        for point in points
+        for point in find_common_points(sides)
         for measure in MEASURES
         if measure.is_compared
         for side in sides

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from serving.model_configs import load_model_config
 from speedrunner.pages.site import Site
+from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
 from tests.speedrunner.results.small_runs import SmallRun, learnt
+from tests.speedrunner.run_samples import process
 
 REACT, LEARNT = "condition-babyai-react-tiny-random", "condition-babyai-speedrunner-tiny-random"
 
@@ -41,9 +46,25 @@ def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
     answer = site.answer("compare.html").content.decode()
     assert f'href="compare/{REACT}/{LEARNT}.html"' in answer
     assert '<td class="number">1.000</td>' in answer
-    assert "not with react: they have no finished checkpoint in common" in answer
+    assert "not with react: no checkpoint was finished by all conditions" in answer
     assert "crafter" not in Elements(answer).text.partition("babyai")[0]
     assert 'href="runs/learnt-1/index.html">seed 1</a>' in answer
+
+
+def test_pages_of_a_model_with_a_caveat_are_grey_and_say_it(tmp_path: Path) -> None:
+    teaching = process(msgspec.structs.replace(load_model_config("tiny-random"), caveat="It teaches."))
+    for name in ("react", "asi"):
+        run = SmallRun(tmp_path / name, method={"name": name})
+        run.policy(0, {})
+        run.test(0, 0, [0.0, 0.25])
+        with RunDirectory.open_for_writing(tmp_path / name) as directory:
+            directory.append_process(teaching)
+    site = Site(tmp_path)
+    first, second = (f"condition-babyai-{name}-tiny-random" for name in ("react", "asi"))
+    for path in ("index.html", "compare.html", f"compare/{first}/{second}.html"):
+        text = site.answer(path).content.decode()
+        assert '<p class="caveat">tiny-random: It teaches</p>' in text
+        assert ('<section class="grey">' in text) == (path != "index.html")
 
 
 def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> None:
@@ -63,7 +84,7 @@ def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> No
     ("first", "second", "problem"),
     [
         (LEARNT, "none", "none is not a condition of this folder"),
-        (LEARNT, "condition-babyai-opo-tiny-random", "they have no finished checkpoint in common"),
+        (LEARNT, "condition-babyai-opo-tiny-random", "no checkpoint was finished by all conditions"),
     ],
 )
 def test_what_cannot_be_compared_is_explained(site: Site, first: str, second: str, problem: str) -> None:
