@@ -81,7 +81,6 @@ def test_what_needs_no_heavy_package_is_quiet_and_loads_none(program: str, heavy
     ("words", "modules"),
     [
         ("--help", set()),
-        ("bench probe --help", set()),
         ("status --help", {"command", "status_command"}),
     ],
 )

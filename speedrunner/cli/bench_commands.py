@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from msgspec import to_builtins
@@ -183,33 +183,25 @@ def tokens(
     say(measurement.as_json(measured) if as_json else measurement.as_text(measured))
 
 
-def tools(
+def probe(
+    what: Annotated[Literal["tools", "cache"], typer.Argument(metavar="tools|cache", help="What to test.")],
     overrides: EngineOverrides = None,
-    count: Annotated[int, typer.Option(min=1, help="Probes in all.")] = 500,
-    in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 16,
+    count: Annotated[int, typer.Option(min=1, help="Tool calls in all.")] = 500,
+    in_flight: Annotated[int, typer.Option(min=1, help="Tool calls at the same time.")] = 16,
+    turns: Annotated[int, typer.Option(min=2, help="Requests of the conversation, for `cache`.")] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Count valid, invalid and truncated tool calls of an engine.
+    """Test an engine's tool calls or its prefix cache.
 
-    Exit status 1: a call is not valid. A hosted model has no such target.
+    `tools` counts valid, invalid and truncated tool calls. Exit status 1: a call is not valid; a hosted model
+    has no such target. `cache` compares the cached tokens of one conversation with the maximum. Exit status
+    1: they are less than 99 % (attention) or 97 % (hybrid models) of it.
 
     Example: speedrunner bench probe tools model=tiny-random --count 100
     """
     config = compose(overrides or [])
     model_config = choose_model_config(config)
-    show_measured(lambda status: measure_tools(model_config, config, count, in_flight, status), as_json)
-
-
-def cache(
-    overrides: EngineOverrides = None,
-    turns: Annotated[int, typer.Option(min=2, help="Requests of the conversation.")] = 8,
-    as_json: AsJson = False,
-) -> None:
-    """Compare cached tokens of one conversation with the maximum.
-
-    Exit status 1: they are less than 99 % (attention) or 97 % (hybrid models) of it.
-
-    Example: speedrunner bench probe cache model=tiny-random
-    """
-    config = compose(overrides or [])
-    show_measured(lambda status: measure_cache(choose_model_config(config), config, turns, status), as_json)
+    if what == "tools":
+        show_measured(lambda status: measure_tools(model_config, config, count, in_flight, status), as_json)
+    else:
+        show_measured(lambda status: measure_cache(model_config, config, turns, status), as_json)

@@ -150,8 +150,6 @@ def _example(kind: str, name: str, folder: Path) -> Written:
     cls = "".join(part[0].upper() + part[1:] for part in name.split("_") if part)
     mine = {f"speedrunner.cli.scaffold.my_{kind}": name, f"my_{kind}": name, f"My{kind.title()}": cls}
     files = sorted(SCAFFOLD.glob(f"*my_{kind}.*"))
-    if any(re.search(rf"\b{cls}\b", file.read_text()) for file in SCAFFOLD.glob(f"my_{kind}.py")):
-        raise NotWritten(f"{cls} is a class that {kind}s use: choose another name")
     if find_spec(name) is not None:
         raise NotWritten(
             f"{name} is an installed module, which would be imported instead: choose another name"

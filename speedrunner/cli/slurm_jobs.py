@@ -91,21 +91,14 @@ def submit_jobs(
 def _describe_jobs(
     arrays: Sequence[submission.Array], dealt: Sequence[Sequence[PlannedRun]], cluster: Cluster, file: Path
 ) -> Iterator[str]:
-    """Yield the site, a table with a row for each job, and a note."""
+    """Yield the site, and a row for each job with what it takes until its time limit."""
     yield f"site: {file}, {f'partition {cluster.partition}' if cluster.partition else 'default partition'}"
-    hours, total = cluster.minutes / 60, 0.0
+    hours = cluster.minutes / 60
     rows = [["job", "runs", "CPUs", "GB", "GPUs", "hours", "GPU-hours"]]
     for array in arrays:
         for number in array.parts:
             left = sum(map(is_unfinished, dealt[number - 1]))
-            total += array.gpus * hours
             counts = [left, cluster.cpus, cluster.memory_gb or "-", array.gpus]
             times = [short_number(hours), short_number(array.gpus * hours)]
             rows.append([f"{array.name} {number}", *map(str, counts), *times])
-    runs = sum(int(row[1]) for row in rows[1:])
-    rows.append(["all", str(runs), "", "", "", "", short_number(total)])
     yield from align_columns(rows)
-    yield (
-        "GPU-hours: of one start of each job, until its time limit; a job that has unfinished runs then"
-        " starts again."
-    )

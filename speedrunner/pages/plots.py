@@ -113,11 +113,6 @@ class Series(msgspec.Struct, frozen=True):
         """Return the ends of each value's interval; an unknown one is empty."""
         return [value.ends or (value.mean, value.mean) for value in self.values]
 
-    @property
-    def deviations(self) -> list[float]:
-        """Return the distance from each value to the upper end of its interval."""
-        return [high - mean for mean, (_, high) in zip(self.y, self.intervals, strict=True)]
-
 
 class Panel(msgspec.Struct, frozen=True):
     """One pair of axes.
@@ -247,8 +242,9 @@ def _plot_points(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
     axes.plot(*zip(*(where[name] for name in panel.frontier), strict=True), color=SOFT, linestyle="--")
     for series in panel.series:
         look = looks[series.name]
+        deviations = [value.ends[1] - value.mean if value.ends else 0.0 for value in series.values]
         axes.errorbar(
-            series.x, series.y, yerr=series.deviations, color=look.color,
+            series.x, series.y, yerr=deviations, color=look.color,
             marker=look.marker, linestyle="none", ecolor=SOFT, elinewidth=0.6, label=series.name,
             clip_on=False,
         )  # fmt: skip

@@ -35,7 +35,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("env", "my world"), ("method", "class"), ("model", "../up"), ("method", "policy"), ("method", "json")],
+    [("env", "my world"), ("method", "class"), ("model", "../up"), ("method", "json")],
 )
 def test_a_refused_name_writes_nothing(kind: str, name: str, tmp_path: Path) -> None:
     complaint(in_process("init", kind, name, str(tmp_path)))

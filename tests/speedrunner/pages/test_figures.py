@@ -30,7 +30,10 @@ def test_a_line_has_means_and_deviations_over_seeds() -> None:
     (line,) = panel.series
     assert (panel.title, line.name, line.x) == ("BabyAI", "react", [0, 50])
     assert line.y == pytest.approx([0.3, 0.6])
-    assert line.deviations == pytest.approx([0.1414, 0.2828], abs=1e-3)
+    assert line.intervals == [
+        pytest.approx((0.1586, 0.4414), abs=1e-3),
+        pytest.approx((0.3172, 0.8828), abs=1e-3),
+    ]
 
 
 def test_a_curve_averages_means_and_deviations_at_the_common_checkpoints() -> None:
