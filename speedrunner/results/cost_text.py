@@ -74,8 +74,8 @@ def cost_lines(costs: RunCosts) -> list[str]:
         *classes, requests = (f"{amount:.6f}" for amount in astuple(usd))
         rows.append(("USD", requests if usd.requests else "", *classes, f"{usd.total:.6f}"))
     lines = [*align_columns(rows), *limit_lines(costs)]
-    if costs.unpriced:
-        lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
+    if costs.book.prices is None:
+        lines.append(f"USD: {NOT_MEASURED} (no prices are known).")
     return [*lines, "", _cache(total), engine_line(costs.engine_s)]
 
 
@@ -142,18 +142,15 @@ def checkpoint_notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
 
 
 def price_text(book: PriceBook) -> str:
-    """Return the prices: one list for all models, or one for each."""
-    lists = {
-        model: f"{prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
+    """Return the prices."""
+    if (prices := book.prices) is None:
+        return f"{book.title}; none is known"
+    return (
+        f"{book.title}; {prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
         " (USD per million tokens)"
         + f", {prices.requests:g} per million requests" * bool(prices.requests)
         + f", {prices.attention:g} per million output tokens and thousand of context" * bool(prices.attention)
-        for model, prices in book.models.items()
-    }
-    texts = [f"{model}: {text}" for model, text in lists.items()]
-    if len(set(lists.values())) == 1:
-        texts = list(lists.values())[:1]
-    return "; ".join([book.title, *texts])
+    )
 
 
 def reconciliation_line(reconciliation: Reconciliation) -> str:

@@ -18,7 +18,7 @@ COUNT = 5
 def list_costly(run: RunData, count: int = COUNT) -> list[str]:
     """Return a line with the share of the run's uncached prompt tokens that a few requests have, and one for
     each of these: its turn, and the reason. None without uncached tokens."""
-    rows = frame_requests(run, PriceBook(OWN, {}))
+    rows = frame_requests(run, PriceBook(OWN, None))
     rows = rows[rows["usage_prompt"].notna()]
     rows["uncached"] = rows["usage_prompt"] - rows["usage_cached"]
     conversation = ["labels_episode", "labels_attempt", "labels_role", "labels_policy"]

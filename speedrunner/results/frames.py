@@ -141,10 +141,9 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
             found[f"{prefix}_{name}"] = pandas.arrays.IntegerArray(tokens, ~is_known)
     found["cacheable"] = pandas.arrays.IntegerArray(columns.cacheable, columns.cacheable < 0)
     found["usd"] = numpy.full(len(columns.kind), numpy.nan)
-    for model, prices in book.models.items():
-        own = columns.mark([each == model for each in models]) & columns.is_reported
-        usd: Any = prices.cost(all_tokens)
-        found["usd"][own] = usd[own]
+    if book.prices is not None:
+        usd: Any = book.prices.cost(all_tokens)
+        found["usd"][columns.is_reported] = usd[columns.is_reported]
     return pandas.DataFrame({name: found[name] for name in REQUEST_TYPES}).astype(REQUEST_TYPES)
 
 
@@ -174,7 +173,7 @@ def _spent(key: str, usage: Usage, costs: RunCosts | None) -> dict[str, float]:
     tokens, usd = Classes.of(usage), float("nan")
     if costs is not None:
         line = costs.episodes.get(key, Spend())
-        tokens, usd = line.useful, usd if costs.unpriced else line.useful_usd
+        tokens, usd = line.useful, usd if costs.book.prices is None else line.useful_usd
     return {
         "uncached": tokens.computed,
         "cached": tokens.cached,

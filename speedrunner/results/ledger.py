@@ -1,7 +1,7 @@
 """A run's ledger with the cost of each request, added up by role and episode.
 
 Every displayed sum of tokens, money and engine time comes from here. Each row is priced with the prices of
-its model. A process uses an engine from the readiness request that it sends first to its last answer. The
+the run. A process uses an engine from the readiness request that it sends first to its last answer. The
 engine's start and stop are in no ledger and are not included.
 """
 
@@ -148,14 +148,12 @@ class RunCosts:
         book: the prices.
         lines: by purpose of the requests.
         prefixes: by policy whose prompt prefix an earlier one has, the first policy with this prefix.
-        unpriced: models without a price.
         engine_s: see `engine_seconds`.
     """
 
     book: PriceBook
     lines: dict[Labels, Spend]
     prefixes: dict[int | None, int]
-    unpriced: list[str]
     engine_s: float | None
 
     @cached_property
@@ -190,7 +188,7 @@ class RunCosts:
 
 
 class Group(NamedTuple):
-    """The rows of a ledger with equal labels and one model, wasted or not, added up without prices.
+    """The rows of a ledger with equal labels, wasted or not, added up without prices.
 
     Attributes:
         sent: requests with tokens.
@@ -198,7 +196,6 @@ class Group(NamedTuple):
     """
 
     labels: Labels
-    model: str
     wasted: bool
     usage: Usage
     sent: int
@@ -240,17 +237,14 @@ class Ledger:
         """Return the costs by some prices and cache rule."""
         moved = _count(self.group, book.rule.count_moved(self.columns))
         lines: dict[Labels, Spend] = {}
-        unpriced: dict[str, None] = {}
         for number, group in self.groups.items():
             line = group.spend
-            if (prices := book.models.get(group.model)) is None:
-                unpriced[group.model] = None
-            else:
-                usd = Paid.of_group(group, prices, moved[number])
+            if book.prices is not None:
+                usd = Paid.of_group(group, book.prices, moved[number])
                 wasted_usd = usd.total if group.wasted else 0.0
                 line = replace(line, usd_by_class=usd, usd=usd.total, wasted_usd=wasted_usd)
             lines[group.labels] = lines[group.labels] + line if group.labels in lines else line
-        return RunCosts(book, lines, self.prefixes, list(unpriced), self.engine_s)
+        return RunCosts(book, lines, self.prefixes, self.engine_s)
 
 
 def run_costs(run: RunData, book: PriceBook) -> RunCosts:
@@ -286,7 +280,7 @@ def _add_up(columns: LedgerColumns, group: npt.NDArray[np.int64]) -> dict[int, G
         count, sent, *tokens, unreported, cacheable, from_cache, answers, cut = (
             each[number] for each in sums
         )
-        labels, model = columns.kinds[columns.kind[row]]
+        labels, _ = columns.kinds[columns.kind[row]]
         usage, wasted = Usage(*tokens), bool(number % 2)
         classes = Classes.of(usage)
         spend = Spend(
@@ -299,7 +293,7 @@ def _add_up(columns: LedgerColumns, group: npt.NDArray[np.int64]) -> dict[int, G
             answers=answers,
             thought_cut=cut,
         )
-        groups[number] = Group(Labels.of(labels), model, wasted, usage, sent, attention[number], spend)
+        groups[number] = Group(Labels.of(labels), wasted, usage, sent, attention[number], spend)
     return groups
 
 

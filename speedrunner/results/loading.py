@@ -43,7 +43,7 @@ class Run(RunData):
         if table not in get_args(TableName):
             raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
         # A run without a process has no prices yet.
-        book = price_book(self, prices) if prices or self.processes else PriceBook(OWN, {})
+        book = price_book(self, prices) if prices or self.processes else PriceBook(OWN, None)
         if table == "requests":
             return frame_requests(self, book)
         costs = run_costs(self, book)

@@ -162,7 +162,7 @@ def note_run(side: RunResult, first: RunResult) -> list[str]:
         f"is not finished: no complete evaluation after {_join_points(missing)} rollouts": missing,
         f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
         f"{alone} of its test tasks were not played by {first.path} and are excluded from pairs": alone,
-        f"unknown prices of {', '.join(side.unpriced)}": side.unpriced,
+        "its prices are unknown": side.book.prices is None,
     }
     texts = [text for text, applies in found.items() if applies] + process_lines(side.processes)
     return [f"{side.path}: {text}" for text in texts]

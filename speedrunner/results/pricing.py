@@ -100,7 +100,7 @@ class PriceBook(msgspec.Struct, frozen=True):
 
     Attributes:
         name: name for people.
-        models: the price list of each model that is paid by the token.
+        prices: `None` if no price is known.
         measured: how it was measured, if `speedrunner bench tokens` did.
         rule: which prompt tokens count as cached.
         provider: the rule of the list's provider, or of OpenAI if the list has none.
@@ -108,7 +108,7 @@ class PriceBook(msgspec.Struct, frozen=True):
     """
 
     name: str
-    models: dict[str, Prices]
+    prices: Prices | None
     measured: MeasuredPrices | None = None
     rule: CacheRule = CacheRule()
     provider: CacheRule = CacheRule("provider", 1024, 128)
@@ -136,8 +136,8 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
     """Return the prices to use for a run.
 
     Args:
-        prices: a file of `configs/prices/` (`model`: the model configs' own lists, as the run stored
-            them), or the path of any list's `.yaml` file; `None`: the prices of the run's newest process.
+        prices: a file of `configs/prices/` (`model`: the model config's own list, as the run stored it), or
+            the path of any list's `.yaml` file; `None`: the prices of the run's newest process.
         rule: name of the cache rule.
 
     Raises:
@@ -150,17 +150,13 @@ def price_book(run: RunData, prices: str | None = None, rule: RuleName = "engine
         )
     newest = run.processes[-1]
     chosen = run.settings.prices if prices is None else price_list(prices)
-    book = PriceBook(OWN, newest.prices, chosen.measured_whole)
+    book = PriceBook(OWN, newest.prices.get(newest.model.name), chosen.measured_whole)
     if prices is not None:
-        own = {newest.model.name: newest.model.prices}
-        if chosen.whole:
-            own |= dict.fromkeys((model for _, model in run.columns.kinds), Prices(0, 0, 0))
-        lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
-        book = replace(book, name=Path(prices).name.removesuffix(".yaml"), models=lists)
+        own = chosen.in_place_of(newest.model.prices)
+        book = replace(book, name=Path(prices).name.removesuffix(".yaml"), prices=own)
     if measured := chosen.measured_whole:
         load = Load.of(run.columns)
-        prices_then = measured.prices(load.in_flight if load else None)
-        book = replace(book, load=load, models=dict.fromkeys(book.models, prices_then))
+        book = replace(book, load=load, prices=measured.prices(load.in_flight if load else None))
     if chosen.cache_minimum is not None:
         book = replace(book, provider=CacheRule("provider", chosen.cache_minimum, chosen.cache_step))
     return book.by_rule(rule)

@@ -42,7 +42,6 @@ class RunResult:
         sleeps: see `frame_sleeps`.
         skills: see `frame_skills`.
         processes: oldest first.
-        unpriced: models without known prices.
         caveats: notes on the results from the model configs.
         name: identifies the run in the viewer's links.
     """
@@ -50,14 +49,13 @@ class RunResult:
     path: str
     config: Config
     condition: ConditionId
-    book: PriceBook = field(default=PriceBook(OWN, {}))
+    book: PriceBook = field(default=PriceBook(OWN, None))
     episodes: pandas.DataFrame
     checkpoints: pandas.DataFrame
     unfinished: list[int] = field(default_factory=list)
     sleeps: pandas.DataFrame = field(default_factory=pandas.DataFrame)
     skills: pandas.DataFrame = field(default_factory=pandas.DataFrame)
     processes: list[Process] = field(default_factory=list)
-    unpriced: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     name: str = ""
     _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False)
@@ -128,9 +126,9 @@ def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> Ru
     """
     rows = [row for row in run.rows if row.phase == "test"] if costs is None else run.episodes
     episodes = frame_episodes(rows, costs)
-    unpriced = [] if costs is None else costs.unpriced
+    book = PriceBook(OWN, None) if costs is None else costs.book
     checkpoints = average_tests(episodes, run.settings.run.test_episodes)
-    return _make_result(run, episodes, checkpoints, unpriced=unpriced, name=name)
+    return _make_result(run, episodes, checkpoints, book=book, name=name)
 
 
 def _make_result(
@@ -173,7 +171,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     """
     run = load(path)
     if not run.processes and not run.rows:  # it was created and has not started
-        costs, history, book = None, SkillHistory({}, [], {}), PriceBook(prices or OWN, {})
+        costs, history, book = None, SkillHistory({}, [], {}), PriceBook(prices or OWN, None)
         episodes = frame_episodes([])
     else:
         ledger = Ledger.of(run)

@@ -34,7 +34,7 @@ def demo(bundled_demo: Demo) -> RunData:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_its_costs_can_be_recomputed_from_its_files(bundled_demo: Demo, rule: str) -> None:
-    require_costs(bundled_demo.run, "tiny", rule, batch=10)
+    require_costs(bundled_demo.run, rule, batch=10)
 
 
 def caveat() -> str:

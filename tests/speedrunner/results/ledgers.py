@@ -41,7 +41,7 @@ REQUESTS = count()
 COSTS = {"uncached": 0.2, "cached": 0.01, "output": 2.0, "requests": 4.0, "attention": 0.5}
 
 LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
-BY_TOKEN = PriceBook("a list", {"m": LIST})
+BY_TOKEN = PriceBook("a list", LIST)
 
 
 def row(

@@ -61,7 +61,7 @@ class SmallRun:
         """By the index of the task, where the first prompt has one."""
         with RunDirectory.open_for_writing(path) as run:
             run.write_config(yaml.safe_dump(content))
-            run.append_process(process(load_model_config("tiny-random"), m=PRICES))
+            run.append_process(process(load_model_config("tiny-random"), **{"tiny-random": PRICES}))
 
     def policy(
         self,

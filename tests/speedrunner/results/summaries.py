@@ -80,7 +80,7 @@ def summary(
             msgspec.structs.replace(treatment, wording=config.run.wording),
             variant,
         ),
-        book=PriceBook("a list", {}),
+        book=PriceBook("a list", None),
         checkpoints=checkpoints,
         unfinished=list(unfinished),
         episodes=episodes,

@@ -20,7 +20,7 @@ from speedrunner.results.cost_text import (
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
 from tests.golden_tables import Golden, table
-from tests.speedrunner.results.ledgers import BY_TOKEN, LIST, ROWS, row, stored
+from tests.speedrunner.results.ledgers import BY_TOKEN, ROWS, row, stored
 
 FIRST = {
     "checkpoint": 0,
@@ -59,7 +59,7 @@ def test_there_are_no_usd_without_prices(tmp_path: Path) -> None:
     free = [FIRST | {"cost_usd": 0.0}, SECOND | {"cost_usd": 0.0, "rollout_usd": 0.0}]
     for rows, columns in (([FIRST, *free], 2), (free, 0)):
         assert checkpoint_lines({"one": rows})[0].count("USD") == columns
-    zero = PriceBook("zero", {"m": Prices(0, 0, 0)})
+    zero = PriceBook("zero", Prices(0, 0, 0))
     for book, count in ((BY_TOKEN, 2), (zero, 0)):
         run = stored(tmp_path / book.title, [*ROWS])
         assert "\n".join(cost_lines(run_costs(run, book))).count("USD") == count
@@ -109,13 +109,13 @@ def test_notes_tell_prices_and_what_is_left_out_or_not_measured(tmp_path: Path, 
         return run_costs(stored(tmp_path / name, [*rows]), BY_TOKEN)
 
     cut = msgspec.structs.replace(row(7.0, Usage(5, 0, 5)), thought_cut=True)
-    other = row(7.0, Usage(5, 0, 5), "inducer", model="other")
+    unpriced = stored(tmp_path / "unpriced", ROWS[1:])
     texts = {
         "an unscored episode": checkpoint_notes([FIRST, SECOND], [BY_TOKEN]),
         "all episodes scored": checkpoint_notes([SECOND], [BY_TOKEN]),
-        "two models with equal prices": price_text(PriceBook("mine", {"m": LIST, "n": LIST})),
-        "two models": price_text(PriceBook("mine", {"m": LIST, "n": Prices(2, 2, 2)})),
-        "a model without prices": "\n".join(cost_lines(costs("unpriced", *ROWS[1:], other))),
+        "prices": price_text(BY_TOKEN),
+        "no prices": price_text(PriceBook("mine", None)),
+        "costs without prices": "\n".join(cost_lines(run_costs(unpriced, PriceBook("mine", None)))),
         "a thought that was cut": "\n".join(cost_lines(costs("cut", *ROWS, cut))),
         "a request that was cut off": "\n".join(limit_lines(costs("usual", *ROWS))),
         "no request that was cut off": "\n".join(limit_lines(costs("whole", *ROWS[:2]))),

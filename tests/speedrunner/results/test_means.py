@@ -27,7 +27,7 @@ from tests.speedrunner.results.small_runs import SmallRun
 from tests.speedrunner.run_samples import sleep
 
 LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
-BOOK = PriceBook("a list", {"m": LIST})
+BOOK = PriceBook("a list", LIST)
 CONFIG = {"run": {"dir": "x"}, "env": {"name": "babyai"}, "method": {"name": "react"},
           "model": {"name": "tiny-random"}}  # fmt: skip
 
@@ -194,7 +194,7 @@ def close_thinking(run: RunDirectory, episode: str, answers: int) -> None:
 
 
 def test_without_a_price_there_is_no_cost_and_everything_else_stays(run: RunDirectory) -> None:
-    unpriced = rows(run, PriceBook("none", {}))[1]
+    unpriced = rows(run, PriceBook("none", None))[1]
     assert {unpriced[name] for name in ("actor_usd", "cost_usd", "rollout_usd", "training_usd")} == {None}
     assert (unpriced["score"], unpriced["cached"]) == (1.0, 800)
 
@@ -238,7 +238,7 @@ def test_training_has_taken_the_tokens_of_all_roles_and_sleeps_until_a_checkpoin
         for uncached, cached, output in found
     ]
     assert [row["training_usd"] for row in rows(empty)] == pytest.approx(by_token)
-    assert rows(empty, PriceBook("none", {}))[-1]["training_output"] == 135
+    assert rows(empty, PriceBook("none", None))[-1]["training_output"] == 135
 
 
 def test_without_a_ledger_tokens_are_those_of_the_turns_and_usd_are_unknown(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.results.small_runs import TURN, SmallRun
 from tests.speedrunner.run_samples import process
 
-BOOK = PriceBook("a list", {"m": Prices(uncached=1.0, cached=0.5, output=10.0)})
+BOOK = PriceBook("a list", Prices(uncached=1.0, cached=0.5, output=10.0))
 CONFIG = {
     "run": {"dir": "x", "rollouts": 10, "eval_every": 10, "test_episodes": 2},
     "env": {"name": "babyai", "num_dists": 3},
@@ -128,10 +128,10 @@ def test_tokens_and_usd_are_of_each_class_per_test_episode(tmp_path: Path) -> No
 
 def test_without_a_price_there_are_no_usd_and_it_is_said(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
-    free = PriceBook("none", {})
+    free = PriceBook("none", None)
     found = compared(one, other, book=free)
     assert find(found, other, 0, "usd").mean is find(found, other, 0, "usd").difference is None
-    assert f"{other.path}: unknown prices of m" in notes(one, other, book=free)
+    assert f"{other.path}: its prices are unknown" in notes(one, other, book=free)
 
 
 def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) -> None:

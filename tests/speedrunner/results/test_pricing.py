@@ -61,8 +61,8 @@ def write_run(folder: Path, model_config: ModelConfig) -> RunData:
 def test_another_list_holds_for_every_model(tiny_model_config: ModelConfig, tmp_path: Path) -> None:
     data = write_run(tmp_path, tiny_model_config)
     book = price_book(data, "gemini-3-flash-preview")
-    assert book.models["tiny-random"] == Prices(uncached=0.35, cached=0.0875, output=1.05)
-    assert price_book(data, "zero").models["tiny-random"] == Prices(0, 0, 0)
+    assert book.prices == Prices(uncached=0.35, cached=0.0875, output=1.05)
+    assert price_book(data, "zero").prices == Prices(0, 0, 0)
 
 
 def test_an_unknown_list_is_one_line(tiny_model_config: ModelConfig, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_measured_list_has_its_hardware_in_its_title_(
 ) -> None:
     data = write_run(tmp_path, tiny_model_config)
     book = price_book(data, str(measured_list(tmp_path)))
-    assert astuple(book.models["tiny-random"]) == pytest.approx((0.2, 0.01, 2.0, 4.0, 0.5))
+    assert astuple(book.prices) == pytest.approx((0.2, 0.01, 2.0, 4.0, 0.5))
     about = "measured-here (CPU seconds of tiny-random on a processor with no engine, 1 in flight, "
     assert book.title.startswith(about)
     assert price_caveats(book, data.processes) == []
@@ -118,7 +118,7 @@ def test_the_level_nearest_to_the_run_s_mean_in_flight_prices_it(
             directory.append_request(row(5.0 + number % 3, usage, model=tiny_model_config.name))
     data = load(data.path)
     book = price_book(data, file)
-    assert (book.models["tiny-random"].output, book.load and book.load.longest) == (1.0, 3029)
+    assert (book.prices.output, book.load and book.load.longest) == (1.0, 3029)
     (caveat,) = price_caveats(book, data.processes)
     assert caveat.endswith("range of measured-here: prompts of up to 3029 tokens (measured up to 2048)")
 
@@ -150,7 +150,7 @@ def test_a_run_that_was_played_at_a_measured_list_keeps_its_intervals(
         directory.write_config(to_yaml(compose([f"prices={tmp_path / 'measured-here.yaml'}"])))
         directory.append_process(process(tiny_model_config, **{"tiny-random": own}))
     book = price_book(load(tmp_path / "run"))
-    assert (book.models["tiny-random"], book.measured is not None) == (own, True)
+    assert (book.prices, book.measured is not None) == (own, True)
 
 
 def test_a_list_that_is_damaged_is_one_line(tmp_path: Path) -> None:
@@ -236,10 +236,10 @@ def recompute(run: Path, rule: str, batch: int) -> tuple[dict[int, float], float
     return costs, sum(usd.values()), usd["warm-ups of none"]
 
 
-def require_costs(run: Path, model: str, rule: str, batch: int) -> None:
+def require_costs(run: Path, rule: str, batch: int) -> None:
     """Compare the costs of a run with those recomputed; a sleep follows each batch of so many rollouts."""
     data = load(run)
-    prices = {model: Prices(UNCACHED, CACHED, OUTPUT)}
+    prices = Prices(UNCACHED, CACHED, OUTPUT)
     costs = run_costs(data, PriceBook("a list", prices, rule=RULES[rule]))
     rows = list_rows(frame_checkpoints(data, costs))
     by_point, total, probes = recompute(run, rule, batch)
@@ -253,7 +253,7 @@ def require_costs(run: Path, model: str, rule: str, batch: int) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_costs_are_those_of_the_ledger_and_each_request_is_paid_once(run: Path, rule: str) -> None:
-    require_costs(run, "m", rule, batch=2)
+    require_costs(run, rule, batch=2)
 
 
 def test_the_rule_of_a_provider_is_that_of_the_list_or_else_of_openai(

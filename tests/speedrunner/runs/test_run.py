@@ -196,7 +196,7 @@ class TestGoingOn:
         (line,) = process_lines(run.data.processes)
         assert line.startswith("Process 2 of 2 (from 20")
         assert "differs from the one before it: versions." in line
-        assert price_book(run.data).models == {"tiny-random": Prices(0, 0, 0)}
+        assert price_book(run.data).prices == Prices(0, 0, 0)
 
     async def test_what_does_not_change_results_may_change(self, learnt_copy: ScriptedRun) -> None:
         forget_steps(learnt_copy, "evaluate/0004")
