@@ -210,8 +210,18 @@ def read_text(source: str) -> list[Definition]:
 
 @lru_cache(maxsize=64)
 def read_module(source: str) -> tuple[Definition, ...]:
-    """Return the definitions of a policy's module. Raises the same as `read_text`."""
-    return tuple(read_text(source))
+    """Return the definitions of a policy's module, with lines counted from the start of each function. Raises
+    the same as `read_text`."""
+    try:  # versions of a policy share most functions
+        blocks = [_read_block(block) for block in re.split(f"{_GAP}(?=def )", source)]
+    except InvalidSkill:  # a text in a function has such a gap, or the module is invalid
+        return tuple(read_text(source))
+    return tuple(definition for block in blocks for definition in block)
+
+
+@lru_cache(maxsize=4096)
+def _read_block(source: str) -> list[Definition]:
+    return read_text(source)
 
 
 def function_names(source: str) -> list[str]:

@@ -76,7 +76,7 @@ class Library:
         """
         names = [skill.name for skill in policy.skills]
         try:
-            definitions = read_module(policy.module)
+            definitions = read_module(policy.module) if trusted else tuple(read_text(policy.module))
             library = replace(self, definitions=definitions, skills=policy.skills)
             if sorted(_functions(definitions)) != sorted(names):
                 raise InvalidSkill(f"its module should define {', '.join(names) or 'nothing'}")

@@ -19,8 +19,9 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.names import run_name
-from speedrunner.config.schema import to_yaml
+from speedrunner.config.schema import to_mapping
 from speedrunner.library.definition import HEADER
+from speedrunner.plain.plain_yaml import write_yaml
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import (
@@ -53,6 +54,8 @@ WRITTEN = {"asi": 3, "speedrunner": 2, "voyager": 50}
 """Functions that each sleep adds; SpeedRunner changes as many."""
 
 MODEL = "qwen3.5-27b"
+RUN = ("seed", "rollouts", "sleep_every", "eval_every", "test_episodes")
+"""Stored keys of the configuration: few, so that several commits can read them."""
 
 
 def write_runs(out: Path, runs: int, rollouts: int) -> Iterator[Path]:
@@ -76,7 +79,9 @@ class _Invented:
     def write(self) -> Path:
         run, learns = self.config.run, self.config.method.name != "react"
         self.folder.mkdir(parents=True)
-        (self.folder / "config.yaml").write_text(to_yaml(self.config.with_run(dir=str(self.folder))))
+        stored = {"run": {name: getattr(run, name) for name in RUN}, "env": to_mapping(self.config)["env"]}
+        stored |= {"method": {"name": self.config.method.name}, "model": {"name": MODEL}}
+        (self.folder / "config.yaml").write_text(write_yaml(stored))
         self._add("processes.jsonl", process(load_model_config(MODEL)))
         self._add("state.json", State(secret="s"))
         self._save_policy(0)
