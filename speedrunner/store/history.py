@@ -171,10 +171,11 @@ class History:
         run, shift = part.run, part.shift
         names = {"environment": part.environment} if len(self.parts) > 1 else {}
         for number in run.batches():
-            played = (
-                self._shown(episode, shift) for episode in run.played("train", number, every_attempt=True)
-            )
-            lines = [msgspec.json.encode(self._plain(episode) | names) + b"\n" for episode in played]
+            source = run.files.numbered("train", number)
+            lines = [
+                self._show_text(line, part, f"{source}, line {place},", names) + b"\n"
+                for place, _, line in json_records.iterate_lines(source)
+            ]
             (folder / f"trajectories/batch_{number + shift:04d}.jsonl").write_bytes(b"".join(lines))
         for version in run.policies.versions():
             target = folder / f"policies/v{version + shift:04d}"
@@ -182,17 +183,27 @@ class History:
             if shift:
                 index = run.policies.index(version)
                 (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
-        for record in self._sleeps(part):
-            episodes = [self._plain(episode) | names for episode in record.episodes]
-            content = msgspec.to_builtins(record) | {"attempts": episodes} | names
-            (folder / f"sleeps/{record.sleep:04d}.json").write_bytes(msgspec.json.encode(content))
+        for number in run.files.numbers("sleep"):
+            source = run.files.numbered("sleep", number)
+            record = json_records.read_json(source)
+            episodes = [msgspec.json.encode(episode) for episode in record["attempts"]]
+            shown = [self._show_text(episode, part, str(source), names) for episode in episodes]
+            record |= {"sleep": number + shift, "attempts": [*map(msgspec.Raw, shown)], **names}
+            (folder / f"sleeps/{number + shift:04d}.json").write_bytes(msgspec.json.encode(record))
 
-    def _plain(self, trajectory: Trajectory) -> Json:
-        """Return the JSON of a trajectory; an outcome has no detail if the learner sees the score alone."""
-        plain: Json = msgspec.to_builtins(trajectory)
-        if plain["outcome"] is not None and self.sees == "score":
-            del plain["outcome"]["detail"]
-        return plain
+    def _show_text(self, line: bytes, part: Part, where: str, names: Json) -> bytes:
+        """Return the JSON of an episode as the learner may see it; an outcome has no detail if it sees the
+        score alone. Other fields are copied undecoded: a run's whole history is written at each sleep.
+        """
+        try:
+            fields: Json = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            fields["policy"] = int(fields["policy"]) + part.shift
+            outcome = msgspec.json.decode(fields["outcome"], type=Outcome | None)
+        except (msgspec.DecodeError, KeyError, ValueError) as error:
+            raise files.StorageError(f"{where} is not a valid episode: {error}") from error
+        if outcome is not None and self.sees == "score":
+            fields["outcome"] = {"score": outcome.score, "success": outcome.success}
+        return msgspec.json.encode(fields | names)
 
 
 def _environments(runs: list[RunData]) -> list[str]:
