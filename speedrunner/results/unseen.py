@@ -9,22 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from envs import Task
+from serving.usage import Integer
 from speedrunner.config.condition import Choice
 from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import CONFIDENCE, Values, estimate_score
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
-from speedrunner.store.records import Trajectory
+from speedrunner.store.records import FORMAT, Turn
 from speedrunner.store.run_data import load
 
 MARK = "Your task"
 """Begins the paragraph of an actor's first message that has the instruction."""
 
 
-def read_instruction(trajectory: Trajectory) -> str:
+class _Played(msgspec.Struct):
+    """The fields of `Trajectory` that have the task."""
+
+    task: Task
+    turns: list[msgspec.Raw]
+    format: Integer = FORMAT
+
+
+def read_instruction(trajectory: _Played) -> str:
     """Return an episode's instruction; empty if no first message has it."""
-    texts = (message.content for turn in trajectory.turns[:1] for message in turn.messages)
+    turns = (msgspec.json.decode(turn, type=Turn) for turn in trajectory.turns[:1])
+    texts = (message.content for turn in turns for message in turn.messages)
     paragraphs = (paragraph for text in texts for paragraph in text.split("\n\n"))
     return next((paragraph for paragraph in paragraphs if paragraph.startswith(MARK)), "")
 
@@ -33,9 +45,9 @@ def find_unseen(run: RunResult) -> dict[Task, bool]:
     """Return the first evaluation's tasks of a run, each with whether its instruction is in no training
     episode; none if the run did not train. Raises `StorageError`."""
     data = load(Path(run.path))
-    if not run.points or not (seen := {read_instruction(played) for played in data.played("train")}):
+    if not run.points or not (seen := {read_instruction(played) for played in data.parts("train", _Played)}):
         return {}
-    tested = {played.task: read_instruction(played) for played in data.evaluations(run.points[0])}
+    tested = {played.task: read_instruction(played) for played in data.parts("test", _Played, run.points[0])}
     return {task: instruction not in seen for task, instruction in tested.items() if instruction}
 
 

@@ -23,6 +23,7 @@ from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.plain.plain_yaml import NotPlain, read_yaml
 from speedrunner.store import files, json_records
 from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.json_records import RecordType
 from speedrunner.store.records import (
     FORMAT,
     EpisodeRow,
@@ -132,9 +133,19 @@ class RunData:
             every_attempt: also yield older attempts at an episode that was repeated after an infrastructure
                 error.
         """
-        for part in self.files.numbers(phase) if number is None else [number]:
-            file = self._episode_file(phase, part)
-            yield from file.read(file.attempts if every_attempt else file.newest)
+        for place in self.files.numbers(phase) if number is None else [number]:
+            file = self._episode_file(phase, place)
+            yield from file.read(file.attempts if every_attempt else file.newest, Trajectory)
+
+    def parts(self, phase: Phase, part: type[RecordType], number: int | None = None) -> Iterator[RecordType]:
+        """Yield parts of finished episodes, as `played` does; fewer fields take less time.
+
+        Args:
+            part: a type with some of the fields of `Trajectory`.
+        """
+        for place in self.files.numbers(phase) if number is None else [number]:
+            file = self._episode_file(phase, place)
+            yield from file.read(file.newest, part)
 
     def count(self, phase: Phase) -> int:
         """Return the number of finished episodes of a phase, without decoding their texts."""
@@ -169,7 +180,9 @@ class RunData:
                 file = self._episode_file(phase, number)
                 lost = [entry for entry in file.attempts if (entry.episode, entry.attempt) not in written]
                 point = played if phase == "train" else number
-                missing += [summarize_episode(trajectory, phase, point) for trajectory in file.read(lost)]
+                missing += [
+                    summarize_episode(trajectory, phase, point) for trajectory in file.read(lost, Trajectory)
+                ]
                 played += len(file.newest)
         return missing
 
@@ -289,7 +302,7 @@ class RunData:
         numbers = self.batches() if row.phase == "train" else [row.checkpoint]
         for file in (self._episode_file(row.phase, number) for number in numbers):
             if entries := [entry for entry in file.newest if entry.episode == row.episode]:
-                return next(file.read(entries), None)
+                return next(file.read(entries, Trajectory), None)
         return None
 
     def sleep(self, number: int) -> SleepRecord:
@@ -355,9 +368,9 @@ class EpisodeFile:
         last = {entry.episode: entry for entry in self.attempts}
         return [entry for entry in self.attempts if last[entry.episode] is entry]
 
-    def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
-        """Yield the trajectories of attempts, one at a time in memory."""
+    def read(self, entries: Sequence[Entry], part: type[RecordType]) -> Iterator[RecordType]:
+        """Yield the trajectories of attempts, one at a time in memory. `part`: as for `RunData.parts`."""
         places = [(entry.start, entry.size) for entry in entries]
         lines = json_records.lines_at(self.path, places) if places else ()
         for entry, line in zip(entries, lines, strict=True):
-            yield json_records.as_record(line, Trajectory, f"{self.path}, line {entry.line},")
+            yield json_records.as_record(line, part, f"{self.path}, line {entry.line},")
