@@ -23,7 +23,7 @@ Definitions:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -136,10 +136,7 @@ def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
 def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
     """Return `frame_checkpoints` from the frames of a run's episodes and sleeps."""
     found = average_tests(episodes, run.settings.run.test_episodes)
-    rollouts = share_sleeps(episodes, sleeps)
-    points = found.index.to_numpy()
-    place = points.searchsorted(rollouts["number"].to_numpy(), side="right")
-    since = rollouts[place < len(points)].groupby(points[place[place < len(points)]])
+    since = group_rollouts(share_sleeps(episodes, sleeps), found.index)
     means = since[["own_usd", "sleep_usd"]].mean().reindex(found.index)
     found["sleep_usd"] = means["sleep_usd"].fillna(0.0)
     found["cost_usd"] = found["actor_usd"] + found["sleep_usd"]
@@ -156,11 +153,32 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     return found
 
 
-def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
+def average_usd(
+    episodes: pandas.DataFrame, sleeps: pandas.DataFrame, points: pandas.Index
+) -> pandas.DataFrame:
+    """Return the columns `sleep_usd` and `cost_usd` of `frame_checkpoints` alone."""
+    tests = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
+    actor_usd = tests.groupby("checkpoint")["usd"].mean().reindex(points)
+    since = group_rollouts(share_sleeps(episodes, sleeps, ["usd"]), points)
+    sleep_usd = since["sleep_usd"].mean().reindex(points).fillna(0.0)
+    found: pandas.DataFrame = sleep_usd.to_frame().assign(cost_usd=actor_usd + sleep_usd)
+    return found
+
+
+def group_rollouts(rollouts: pandas.DataFrame, points: pandas.Index) -> Any:
+    """Group the rows of `share_sleeps` by the next checkpoint; those after the last one are left out."""
+    place = points.to_numpy().searchsorted(rollouts["number"].to_numpy(), side="right")
+    is_before = place < len(points)
+    return rollouts[is_before].groupby(points.to_numpy()[place[is_before]])
+
+
+def share_sleeps(
+    episodes: pandas.DataFrame, sleeps: pandas.DataFrame, spent: Sequence[str] = SPENT
+) -> pandas.DataFrame:
     """Return the training rollouts: `episode`, `number`, `own_usd` (missing without a request), `sleep_usd`
-    (share of the next sleep), and `SPENT` with their shares of that sleep."""
-    train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", *SPENT]].copy()
-    for name in SPENT:
+    (share of the next sleep), and `spent` with their shares of that sleep."""
+    train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", *spent]].copy()
+    for name in spent:
         per_rollout = sleeps[name] / sleeps["rollouts"]
         by_policy = per_rollout.set_axis(sleeps["sleep"] - 1).to_dict()
         share = train["policy"].map(by_policy).fillna(0.0).astype(float)

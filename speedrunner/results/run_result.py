@@ -16,7 +16,7 @@ from speedrunner.config.schema import Config
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import Ledger, RunCosts
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
-from speedrunner.results.means import RULES, add_costs, average_tests
+from speedrunner.results.means import RULES, add_costs, average_tests, average_usd
 from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
@@ -184,7 +184,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
             costs = ledger.price(book.by_rule(rule))
         priced = frame_episodes(run.episodes if costs else [], costs)
         episodes[f"usd_{rule}"] = priced["usd"]
-        means = add_costs(run, priced, frame_sleeps(run, costs))[["sleep_usd", "cost_usd"]]
+        means = average_usd(priced, frame_sleeps(run, costs), checkpoints.index)
         checkpoints = checkpoints.join(means.add_suffix(f"_{rule}"))
     return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)
 

@@ -83,7 +83,7 @@ class OpenRun:
         setup, directory = self.setup, self.directory
         is_capped = setup.config.serving.spending_cap_usd is not None
         # Reading the ledger takes seconds.
-        spent = _spent_usd(directory.read().iterate_ledger(), setup.prices) if is_capped else 0.0
+        spent = _spent_usd(directory.read().ledger, setup.prices) if is_capped else 0.0
         async with served.open_client(setup, directory.append_request, spent) as model:
             await served.check.require(model)
             model.note_tools = directory.append_tools
@@ -146,7 +146,7 @@ async def open_run(
             return
         check_keys([setup.service])
         # Reads the ledger, so a damaged one is reported before a server starts.
-        tried = attempts((row.labels for row in stored.iterate_ledger()), stored.episodes)
+        tried = attempts(stored.columns.labels, stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)
         before = episodes - sum(len(due.tasks) for due in left)
         claim = _claim(directory, setup, initial)

@@ -191,29 +191,25 @@ def iterate_blocks(
     """
     decoder = msgspec.json.Decoder(part)
     known = msgspec.structs.fields(whole)[-1].default
-    with explain_errors(path, "read"):
-        try:
-            opened = path.open("rb")
-        except FileNotFoundError:
-            return
-        with opened as file:
-            left = find_end(file, os.fstat(file.fileno()).st_size)
-            file.seek(0)
-            while left:
-                block = file.read(min(left, BUFFER))
-                block += file.readline(min(left - len(block), RECORD_BYTES))
-                left -= len(block)
-                try:
-                    records = decoder.decode_lines(block)
-                except _NOT_JSON:
-                    records = []
-                if len(records) != block.count(b"\n") or {
-                    getattr(row, "format", None) for row in records
-                } != {known}:
-                    for _ in iterate_records(path, whole):
-                        pass  # names the line
-                    raise StorageError(f"{path} has a line without a record: copy the whole run again")
-                yield records
+    if not path.exists():
+        return
+    with explain_errors(path, "read"), path.open("rb") as file:
+        left = find_end(file, os.fstat(file.fileno()).st_size)
+        file.seek(0)
+        while left:
+            block = file.read(min(left, BUFFER))
+            block += file.readline(min(left - len(block), RECORD_BYTES))
+            left -= len(block)
+            try:
+                records = decoder.decode_lines(block)
+            except _NOT_JSON:
+                records = []
+            if len(records) != block.count(b"\n") or {getattr(row, "format", None) for row in records} != {
+                known
+            }:
+                read_records(path, whole)  # names the line
+                raise StorageError(f"{path} has a line without a record: copy the whole run again")
+            yield records
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:

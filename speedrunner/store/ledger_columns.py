@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,12 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Texts = npt.NDArray[np.object_]
+
+TYPES = {
+    **{"request": object, "retry": np.int64, "time": np.float64, "status": object, "wasted": bool},
+    **{"seconds": np.float64, "error": object, "thought_cut": bool},
+}
+"""Columns that have the same value as the rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,18 +81,15 @@ class LedgerColumns:
         """Return for each row what is given for each kind."""
         return np.array(kinds, bool)[self.kind]
 
-    def with_wasted(self, wasted: Flags) -> LedgerColumns:
-        """Return the ledger with further rows marked as wasted."""
-        return replace(self, wasted=self.wasted | wasted)
-
     def find_copy(self) -> int | None:
         """Return the number, from 1, of a row that is a copy of an earlier one; `None` without one."""
+        if len(set(self.request)) == len(self.request):  # most ledgers: a retry has the request's id too
+            return None
         before = set[tuple[Any, ...]]()
-        if len(set(self.request)) < len(self.request):  # a retry has the request's id too
-            for number, key in enumerate(zip(self.request, self.retry, self.time, self.kind, strict=True), 1):
-                if key in before:
-                    return number
-                before.add(key)
+        for number, key in enumerate(zip(self.request, self.retry, self.time, self.kind, strict=True), 1):
+            if key in before:
+                return number
+            before.add(key)
         return None
 
 
@@ -106,23 +110,15 @@ def read_columns(path: Path) -> LedgerColumns:
 
 def _make_columns(rows: Sequence[_StoredRow], kinds: dict[tuple[bytes, str], int]) -> dict[str, Any]:
     """Return the columns of some rows; adds their kinds."""
+    given = [(bytes(row.labels), row.model) for row in rows]
     return {
-        "kind": np.array(
-            [kinds.setdefault((bytes(row.labels), row.model), len(kinds)) for row in rows], np.int64
-        ),
-        "request": np.array([row.request for row in rows], object),
-        "retry": np.array([row.retry for row in rows], np.int64),
-        "time": np.array([row.time for row in rows], np.float64),
-        "status": np.array([row.status for row in rows], object),
-        "wasted": np.array([row.wasted for row in rows], bool),
+        **{name: np.array([*map(attrgetter(name), rows)], type_) for name, type_ in TYPES.items()},
+        "kind": np.array([kinds.setdefault(kind, len(kinds)) for kind in given], np.int64),
+        "cacheable": np.array([-1 if row.cacheable is None else row.cacheable for row in rows], np.int64),
         "usage": _make_tokens([row.usage for row in rows]),
         "is_reported": np.array([row.usage is not None for row in rows], bool),
-        "seconds": np.array([row.seconds for row in rows], np.float64),
-        "error": np.array([row.error for row in rows], object),
-        "cacheable": np.array([-1 if row.cacheable is None else row.cacheable for row in rows], np.int64),
         "at_most": _make_tokens([row.at_most for row in rows]),
         "is_bounded": np.array([row.at_most is not None for row in rows], bool),
-        "thought_cut": np.array([row.thought_cut for row in rows], bool),
     }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -201,22 +202,7 @@ class RunData:
     @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Return the ledger as written."""
-        return list(self.iterate_ledger())
-
-    def iterate_ledger(self) -> Iterator[LedgerRow]:
-        """Yield the ledger as written, one row at a time in memory. Raises `RunDirectoryError` for a row that
-        occurs twice, whose tokens would count twice."""
-        before = set[tuple[Any, ...]]()
-        for number, row in enumerate(json_records.iterate_records(self.files.requests, LedgerRow), start=1):
-            key = row.request, row.retry, row.time, *attempt_of(row.labels)
-            if key in before:
-                raise self._describe_copy(number)
-            before.add(key)
-            yield row
-
-    def _describe_copy(self, line: int) -> RunDirectoryError:
-        what = f"line {line} is a copy of an earlier line"
-        return RunDirectoryError(f"{self.files.requests}, {what}: copy the whole run again")
+        return json_records.read_records(self.files.requests, LedgerRow)
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
@@ -236,7 +222,8 @@ class RunData:
 
         columns = read_columns(self.files.requests)
         if line := columns.find_copy():
-            raise self._describe_copy(line)
+            what = f"line {line} is a copy of an earlier line, whose tokens would count twice"
+            raise RunDirectoryError(f"{self.files.requests}, {what}: copy the whole run again")
         given = [attempt_of(labels) for labels in columns.labels]
         kept = attempts(columns.labels)
         kept |= {row.episode: row.attempt for row in self.episodes if not row.termination.is_fault}
@@ -248,7 +235,7 @@ class RunData:
             own = columns.mark([key == (sleep_key(sleep.sleep), str(sleep.attempt)) for key in given])
             if answered:
                 wasted |= own & [request not in answered for request in columns.request]
-        return columns.with_wasted(wasted)
+        return replace(columns, wasted=columns.wasted | wasted)
 
     @cached_property
     def tools(self) -> list[OfferedTools]:

@@ -162,7 +162,7 @@ def test_a_record_that_occurs_twice_is_refused(tmp_path):
     with pytest.raises(RunDirectoryError, match=r"sleeps/0002\.json is the record of sleep 1"):
         _ = run.sleeps
     with pytest.raises(RunDirectoryError, match=r"requests\.jsonl, line 4 is a copy of an earlier line"):
-        _ = run.ledger
+        _ = run.columns
 
 
 def test_episodes_without_the_sizes_of_their_files_are_refused(run):
