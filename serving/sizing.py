@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from serving import weights
-from serving.engine.capacity import Capacity, capacity_of, graph_sizes, shape_of, step_tokens
+from serving.engine.capacity import STEP_TOKENS, Capacity, capacity_of, graph_sizes, shape_of
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.gpus import Gpu
 from serving.errors import InvalidModelConfig, ServerFailed
@@ -103,7 +103,7 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
         )
     flags = dict(model_config.server.flags)
     flags.setdefault(SEQUENCES, cache.sequences)
-    flags.setdefault(STEP, _step_tokens(model_config, gpus))
+    flags.setdefault(STEP, _step_tokens(model_config))
     sequences, compilation = flags[SEQUENCES], flags.get(COMPILATION, {})
     if isinstance(sequences, int) and isinstance(compilation, dict):
         flags[COMPILATION] = {"cudagraph_capture_sizes": graph_sizes(sequences), **compilation}
@@ -121,7 +121,7 @@ def cache_on(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Capacity | None:
     shards, share = flags.get("tensor-parallel-size", 1), memory_share(model_config)
     if shape is None or not isinstance(shards, int):
         return None
-    step = _step_tokens(model_config, gpus)
+    step = _step_tokens(model_config)
     return capacity_of(shape, memory, shards=shards, share=share, step_tokens=step)
 
 
@@ -160,18 +160,14 @@ def answer_tokens(model_config: ModelConfig) -> int:
 
 def describe(model_config: ModelConfig, gpus: Sequence[Gpu]) -> str:
     """Describe in one line what a fitted model config provides on these GPUs."""
-    smallest = min(gpus, key=lambda gpu: gpu.total)
     flags, cache = model_config.server.flags, cache_on(model_config, gpus)
     line = (
-        f"{model_config.name} on {model_config.gpus} x {smallest.name}: context "
-        f"{model_config.context:,}, {flags.get(SEQUENCES)}"
-        f" sequences, {_step_tokens(model_config, gpus):,} tokens a step"
+        f"{model_config.name} on {model_config.gpus} x {min(gpus, key=lambda gpu: gpu.total).name}:"
+        f" context {model_config.context:,}, {flags.get(SEQUENCES)} sequences,"
+        f" {_step_tokens(model_config):,} tokens a step"
     )
-    if cache is None:
-        return line
-    return (
-        f"{line}; a cache holds {cache.conversations(SHOWN_TOKENS)} conversations of {SHOWN_TOKENS:,} tokens"
-    )
+    held = cache.conversations(SHOWN_TOKENS) if cache else None
+    return line if held is None else f"{line}; a cache holds {held} conversations of {SHOWN_TOKENS:,} tokens"
 
 
 def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
@@ -185,6 +181,6 @@ def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
     return weights.read_json(folder / weights.CONFIG) or None
 
 
-def _step_tokens(model_config: ModelConfig, gpus: Sequence[Gpu]) -> int:
+def _step_tokens(model_config: ModelConfig) -> int:
     named = model_config.server.flags.get(STEP)
-    return named if isinstance(named, int) else step_tokens(min(gpu.total for gpu in gpus) * 2**20)
+    return named if isinstance(named, int) else STEP_TOKENS

@@ -100,11 +100,11 @@ LEAST_SEQUENCES, MOST_SEQUENCES, SEQUENCE_STEP = 16, 256, 8
 """An engine computes as many sequences at once as its cache has conversations of `TYPICAL_TOKENS`. Unused
 sequences cost only CUDA graphs. More sequences than the cache holds would evict each other's prefixes."""
 
-STEP_TOKENS, LARGE_STEP_TOKENS, LARGE_GPU_BYTES = 8192, 16_384, 160 * 2**30
-"""Token budget of one step: vLLM's own defaults for its server on GPUs of 70 GiB and of 160 GiB. Below 70 GiB
-and on A100s vLLM uses 2,048, which keeps the time between tokens short while long prompts arrive. Here nearly
-every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the steps with
-8,192. The difference is not measured."""
+STEP_TOKENS = 8192
+"""Token budget of one step: vLLM's own default for its server on GPUs of 70 GiB. Below and on A100s vLLM uses
+2,048, which keeps the time between tokens short while long prompts arrive. Here nearly every prompt token is
+cached, and the few long prompts (a sleep's first one) need a quarter of the steps with 8,192. The difference
+is not measured."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -238,11 +238,6 @@ def overhead_bytes(shape: Shape, step_tokens: int, shards: int = 1) -> float:
     """
     numbers = 6 * shape.intermediate_size / shards + 8 * shape.hidden_size
     return FIXED_BYTES + 2 * step_tokens * numbers
-
-
-def step_tokens(memory: int) -> int:
-    """Return the token budget of one step on GPUs with this memory in bytes; see `STEP_TOKENS`."""
-    return LARGE_STEP_TOKENS if memory >= LARGE_GPU_BYTES else STEP_TOKENS
 
 
 def graph_sizes(sequences: int) -> list[int]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -98,13 +98,6 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         return wait_s * random.uniform(0.75, 1.25)
 
 
-class WriteRow(Protocol):
-    """Writes an answer's ledger row."""
-
-    def __call__(self, status: Status, usage: Usage, *, thought_cut: bool = False) -> None:
-        """Write the row; see `LedgerRow`."""
-
-
 class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
     """An engine's answer and its cost.
 
@@ -119,8 +112,8 @@ class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
     seconds: float
     ended: float
     request: str
-    record: WriteRow
-    """Writes the ledger row, once the caller knows the answer's status."""
+    record: Callable[..., None]
+    """Writes the ledger row, once the caller knows the answer's status: `record(status, usage)`."""
 
 
 @dataclass(slots=True)
@@ -334,7 +327,7 @@ class Engine:
             is_over = request.failures >= self._retry.tries
         if is_over:
             # Other requests to a hosted model may still succeed.
-            if failure.lost and not self.hosted and not await self.endpoint.healthy(BUSY_S):
+            if failure.lost and not self.hosted and await self.endpoint.health(BUSY_S) != 200:
                 raise EngineDead(
                     f"the engine at {self.endpoint} is gone: {failure}; once it answers, rerun the same"
                     " command to resume"

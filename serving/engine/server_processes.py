@@ -48,12 +48,11 @@ def find_server_gpus(
 ) -> list[str]:
     """Return the GPUs (`Gpu.uuid`) on which a server's processes compute; empty if that cannot be known.
 
-    In a container, processes may have other numbers in the driver's list. The GPUs are then known only where
-    there are no others.
+    In a container, processes may have other numbers in the driver's list. The GPUs are then known only if the
+    server has all of the `usable` ones.
 
     Args:
-        usable: GPUs that this process can use.
-        count: how many of them the server has.
+        count: how many the server has.
     """
     own = {process.pid for process in processes}
     used = [uuid for uuid in usable if own & (nvml.read(uuid).pids or frozenset())]

@@ -37,7 +37,9 @@ class ChatTokenizer:
     def __init__(self, folder: str | Path) -> None:
         from tokenizers import Tokenizer
 
-        self._folder = str(folder)
+        self._folder, self._config = str(folder), read_json(Path(folder, "tokenizer_config.json"))
+        # Then `tokenizer.json` is the whole tokenizer, and no class of `transformers` is needed.
+        self._is_plain = self._config.get("tokenizer_class") == "TokenizersBackend"
         try:
             self._tokenizer, self.chat_template, self._special = self._read()
             described = self._tokenizer.to_str()
@@ -75,15 +77,6 @@ class ChatTokenizer:
             return whole.backend_tokenizer, whole.chat_template, whole.special_tokens_map
         special = {name: config[name] for name in SPECIAL if isinstance(config.get(name), str)}
         return Tokenizer.from_file(str(folder / "tokenizer.json")), template.read_text("utf-8"), special
-
-    @cached_property
-    def _config(self) -> dict[str, Any]:
-        return read_json(Path(self._folder, "tokenizer_config.json"))
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether `tokenizer.json` is the whole tokenizer, so that no class of `transformers` is needed."""
-        return self._config.get("tokenizer_class") == "TokenizersBackend"
 
     @cached_property
     def huggingface(self) -> Any:
