@@ -15,7 +15,7 @@ import msgspec
 
 from serving.admission import replicas_of
 from serving.engine.client import Engine, RequireAlive, RetryPolicy, wait_until_ready
-from serving.engine.endpoint import BUSY_S, Endpoint
+from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.gpus import Gpu
 from serving.engine.metrics import patience_for, read_counters, read_metrics, watch
 from serving.engine.server import VllmServer
@@ -27,7 +27,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.model_files import check_files
 from serving.options import ServiceOptions, running_endpoint
-from serving.sizing import size_model
+from serving.sizing import adopt, size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices
 from serving.weights import prepare
@@ -197,11 +197,11 @@ async def deploy(
 ) -> AsyncIterator[Deployment]:
     """Deploy a model. Everything that was started ends with the context, however it ends.
 
-    Without `gpus`, the GPUs are checked and the model is sized first (`place_models`).
+    Without `gpus`, the GPUs are checked and the model is sized first (`place_model`).
 
     Args:
         model_config: already sized for its GPUs if `gpus` is given.
-        gpus: the server's GPUs, as returned by `place_models` with the model config.
+        gpus: the server's GPUs, as returned by `place_model` with the model config.
         waiting: called about once a second with a line that says what the deployment waits for.
         logs_steps: whether a server that is started here logs its steps (`serving.engine.step_log`).
 
@@ -209,7 +209,7 @@ async def deploy(
         InvalidModelConfig, ServerFailed: see `serving.errors`.
     """
     if gpus is None:
-        ((model_config, gpus),) = await place_models([(model_config, options)], say)
+        model_config, gpus = await place_model(model_config, options, say)
     endpoint = running_endpoint(model_config, options)
     tokenizer = None
     if not model_config.hosted:
@@ -239,31 +239,29 @@ async def deploy(
         yield deployment
 
 
-async def place_models(
-    services: Sequence[tuple[ModelConfig, ServiceOptions]], say: Say = lambda line: None
-) -> list[tuple[ModelConfig, list[Gpu]]]:
-    """Check the GPUs for models that are deployed at the same time, divide them among the servers, and size
-    the models.
+async def place_model(
+    model_config: ModelConfig, options: ServiceOptions, say: Say = lambda line: None
+) -> tuple[ModelConfig, list[Gpu]]:
+    """Check the GPUs for a model or its running server, and size the model.
 
     Returns:
-        For each model, what `deploy` takes: the model config with the context and flags for its GPUs or its
-        running server, and its GPUs. A model with a running server gets none.
+        What `deploy` takes: the model config with the context and flags for its GPUs or its running server,
+        and its GPUs; none for a running server.
 
     Raises:
         InvalidModelConfig, ServerFailed: a server could not start, or a running one is unusable.
     """
-    endpoints = [running_endpoint(*service) for service in services]
-    started = [
-        model_config
-        for (model_config, _), endpoint in zip(services, endpoints, strict=True)
-        if endpoint is None
-    ]
-    shares = iter(await asyncio.to_thread(require_gpus, started, say))
-    placed = []
-    for (model_config, _), endpoint in zip(services, endpoints, strict=True):
-        gpus = next(shares) if endpoint is None else []
-        placed.append((await size_model(model_config, endpoint, gpus, say), gpus))
-    return placed
+    endpoint = running_endpoint(model_config, options)
+    if model_config.hosted:
+        return model_config, []
+    if endpoint is None:
+        gpus = await asyncio.to_thread(require_gpus, model_config, say)
+        return size_model(model_config, gpus, say), gpus
+    served = await attach(endpoint, model_config.name)
+    adopted = adopt(model_config, served, endpoint)
+    if adopted is not model_config:
+        say(f"{endpoint} accepts {served:,} tokens: using that as the context, not {model_config.context:,}")
+    return adopted, []
 
 
 def server_log(model_config: ModelConfig) -> Path:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
 from pathlib import Path
 
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus
@@ -23,36 +22,25 @@ IN_USE_MIB = 1024
 CONTAINER = "or use the container (slurm/apptainer.def)"
 
 
-def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None]) -> list[list[Gpu]]:
-    """Check the GPUs and the compilers before servers are started, and divide the GPUs among the servers.
+def require_gpus(model_config: ModelConfig, say: Callable[[str], None]) -> list[Gpu]:
+    """Check the GPUs and the compilers before a server is started, and return its GPUs.
 
-    Args:
-        model_configs: models that are served at the same time; none of their servers runs.
-
-    Returns:
-        The GPUs of each server.
-
-    Raises `ServerFailed`: a server could not start. The message is one line with the remedy.
+    Raises `ServerFailed`: it could not start. The message is one line with the remedy.
     """
-    needed = sum(model_config.all_gpus for model_config in model_configs)
-    report = read_gpus() if needed else GpuReport()
+    if not (needed := model_config.all_gpus):
+        return []
+    report = read_gpus()
     ask = f"use a machine with GPUs; a Slurm job gets them with --gres=gpu:{needed}"
-    findings = list(check_gpus([model_configs], report, needed, ask))
-    if needed <= len(report.usable) and needed and is_cpu_build():
+    findings = list(check_gpus([model_config], report, ask))
+    if needed <= len(report.usable) and is_cpu_build():
         findings = [failure("GPU", "this is vLLM's CPU build", "make venv KIND=gpu")]
     for finding in findings:
         if finding.level == "failed":
-            names = " and ".join(model_config.name for model_config in model_configs if model_config.gpus)
-            raise ServerFailed(f"vLLM cannot serve {names} here: {finding.text}; {finding.remedy}")
+            where = f"vLLM cannot serve {model_config.name} here"
+            raise ServerFailed(f"{where}: {finding.text}; {finding.remedy}")
     for finding in findings:
         say(f"warning: {finding.text}; {finding.remedy}")
-    return divide_gpus(model_configs, report)
-
-
-def divide_gpus(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[list[Gpu]]:
-    """Return the GPUs of each server, in CUDA's order. If there are too few, the last servers get fewer."""
-    left = iter(report.usable)
-    return [list(islice(left, model_config.all_gpus)) for model_config in model_configs]
+    return report.usable[:needed]
 
 
 def is_cpu_build() -> bool:
@@ -62,27 +50,23 @@ def is_cpu_build() -> bool:
     return False
 
 
-def check_gpus(
-    together: Iterable[Sequence[ModelConfig]], report: GpuReport, needed: int, remedy: str
-) -> Iterator[Finding]:
-    """Check the GPUs, the caches and the compilers for servers. Yields each problem once.
+def check_gpus(model_configs: Sequence[ModelConfig], report: GpuReport, remedy: str) -> Iterator[Finding]:
+    """Check the GPUs and the compilers for servers, of which one runs at a time. Yields each problem once.
 
     Args:
-        together: models by the servers that run at the same time; none of them runs.
-        needed: number of GPUs.
-        remedy: what to do if there are fewer.
+        remedy: what to do if there are too few GPUs.
     """
+    needed = max((model_config.all_gpus for model_config in model_configs), default=0)
     if len(report.usable) < needed:
         chosen = f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
         why = report.failure or f"the machine has {len(report.installed)}{chosen}"
         can = len(report.usable) or "none"
         yield failure("GPU", f"{needed} GPU{'s' * (needed > 1)} needed, and {can} can be used: {why}", remedy)
     findings: list[Finding] = []
-    for model_configs in together:
-        for model_config, gpus in zip(model_configs, divide_gpus(model_configs, report), strict=True):
-            if gpus:
-                findings += _check_server(model_config, gpus)
-                findings += _check_compilers(model_config.server.environment())
+    for model_config in model_configs:
+        if gpus := report.usable[: model_config.all_gpus]:
+            findings += _check_server(model_config, gpus)
+            findings += _check_compilers(model_config.server.environment())
     for place, finding in enumerate(findings):
         if finding not in findings[:place]:
             yield finding

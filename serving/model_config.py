@@ -19,9 +19,6 @@ Api = Literal["completions", "chat", "responses"]
 ToolFormatName = Literal["qwen3_json", "qwen3_xml", "llama3_json"]
 ThinkingStyle = Literal["none", "generated", "prompted"]
 
-NOT_SERVED = ("tried", "caveat", "prices")
-"""Fields of a model config that the server never sees."""
-
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
     """How one role (actor, inducer) samples, and how much it may write.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import msgspec
@@ -49,12 +48,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     def elsewhere(self) -> Self:
         """Return the same options for another engine, without this one's address and API key."""
         return msgspec.structs.replace(self, url=None, api_key_env=None)
-
-
-def check_keys(services: Iterable[tuple[ModelConfig, ServiceOptions]]) -> None:
-    """Raise `InvalidModelConfig` or `ServerFailed` if an API key is missing or invalid."""
-    for service in services:
-        running_endpoint(*service)
 
 
 def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endpoint | None:

@@ -10,7 +10,7 @@ import msgspec
 
 from serving import weights
 from serving.engine.capacity import STEP_TOKENS, Capacity, capacity_of, graph_sizes, shape_of
-from serving.engine.endpoint import Endpoint, attach
+from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
@@ -37,32 +37,13 @@ SHOWN_TOKENS = 8192
 """Users see the number of conversations of this length that the cache holds."""
 
 
-async def size_model(
-    model_config: ModelConfig, endpoint: Endpoint | None, gpus: Sequence[Gpu], say: Callable[[str], None]
-) -> ModelConfig:
-    """Return the model config with the context and flags for its GPUs or its server.
+def size_model(model_config: ModelConfig, gpus: Sequence[Gpu], say: Callable[[str], None]) -> ModelConfig:
+    """Return the model config with the context and flags for the GPUs of its server, and say what was chosen.
 
-    A second call with its result changes nothing.
-
-    Args:
-        endpoint: the running server; `None` if one is started here.
-
-    Raises:
-        InvalidModelConfig: the GPUs here are too small, or the model's folder is missing.
-        ServerFailed: the server cannot be used, or takes too few tokens.
+    A second call with its result changes nothing. Raises `InvalidModelConfig`: the GPUs are too small, or the
+    model's folder is missing.
     """
-    if model_config.hosted:
-        return model_config
-    if endpoint is not None:
-        served = await attach(endpoint, model_config.name)
-        adopted = adopt(model_config, served, endpoint)
-        if adopted is not model_config:
-            say(
-                f"{endpoint} accepts {served:,} tokens: using that as the context, not"
-                f" {model_config.context:,}"
-            )
-        return adopted
-    if not (model_config.gpus and gpus):
+    if not gpus:
         return model_config
     prepare(model_config, say)
     fitted = fit(model_config, gpus)

@@ -48,7 +48,7 @@ def fitted_setup(overrides: list[str]) -> Setup:
     `InvalidModelConfig`, `ServerFailed`."""
     setup = playing_setup(overrides)
     if setup.config.serving.url is None:
-        (gpus,) = require_gpus([setup.model_config], say_error)
+        gpus = require_gpus(setup.model_config, say_error)
         setup = replace(setup, model_config=fit(setup.model_config, gpus))
     return setup
 

@@ -11,7 +11,7 @@ import msgspec
 from envs import Task
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
-from serving.options import check_keys
+from serving.options import running_endpoint
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, play_episode
 from speedrunner.agents.reading import turn_lines
@@ -44,7 +44,7 @@ def episode(overrides: Overrides = None) -> None:
 
 async def _play_episode(setup: Setup, console: SafeConsole) -> None:
     """Play the chosen task once with the initial policy; the logs of servers are in a temporary folder."""
-    check_keys([setup.service])
+    running_endpoint(*setup.service)  # raises if an API key is missing
     method, task, policy = setup.method, choose_task(setup), setup.initial_policy()
     spec = check_returned(method, "agent", method.agent(policy, task, setup.env), ActorSpec)
     spec = spec.with_part(setup.config.library)

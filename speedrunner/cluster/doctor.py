@@ -103,8 +103,8 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
 def gpus(needs: Needs) -> Iterator[Finding]:
     """Check whether this machine's GPUs can serve the models, and their caches."""
     gpu_report = read_gpus() if needs.gpus else GpuReport()
-    together = list_once([setup.model_config] for setup in needs.setups if setup.starts_server)
-    findings = list(check_gpus(together, gpu_report, needs.gpus, needs.doctor))
+    started = list_once(setup.model_config for setup in needs.setups if setup.starts_server)
+    findings = list(check_gpus(started, gpu_report, needs.doctor))
     yield from findings
     failed = {finding.name for finding in findings if finding.level == "failed"}
     if not needs.gpus:

@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 
 from serving.meter import LedgerRow, Reconciliation
-from serving.options import check_keys
+from serving.options import running_endpoint
 from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
@@ -144,7 +144,7 @@ async def open_run(
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)
             yield None
             return
-        check_keys([setup.service])
+        running_endpoint(*setup.service)  # raises if an API key is missing
         # Reads the ledger, so a damaged one is reported before a server starts.
         tried = attempts(stored.columns.labels, stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)

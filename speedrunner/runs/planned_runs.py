@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from serving.options import check_keys
+from serving.options import running_endpoint
 from speedrunner.config.grid import AT_ONCE, GridRun, prefix_errors
 from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import InvalidConfig
@@ -101,7 +101,7 @@ def list_unfinished(planned: PlannedRun) -> list[Due]:
 def is_unfinished(planned: PlannedRun) -> bool:
     """Return whether a run has unfinished steps. Raises if it cannot start or resume, or lacks an API key."""
     if left := list_unfinished(planned):
-        check_keys([planned.setup.service])
+        running_endpoint(*planned.setup.service)  # raises if an API key is missing
     return bool(left)
 
 

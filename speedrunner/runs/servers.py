@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from serving.deployment import Deployment, deploy, place_models
+from serving.deployment import Deployment, deploy, place_model
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import StartCheck
@@ -21,9 +21,9 @@ async def fit_model(setup: Setup, say: Callable[[str], None]) -> Setup:
     Args:
         say: called with a line about the fitted model, and with warnings about GPUs.
 
-    Raises `InvalidModelConfig`, `ServerFailed`: see `serving.deployment.place_models`.
+    Raises `InvalidModelConfig`, `ServerFailed`: see `serving.deployment.place_model`.
     """
-    ((model_config, gpus),) = await place_models([setup.service], say)
+    model_config, gpus = await place_model(*setup.service, say)
     return replace(setup, model_config=model_config, gpus=gpus)
 
 

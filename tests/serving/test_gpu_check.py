@@ -16,7 +16,7 @@ from serving.model_configs import load_model_config
 from serving.options import ServiceOptions
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
-from tests.gpu_kinds import H100, SECOND, fake_driver
+from tests.gpu_kinds import H100, fake_driver
 from tests.stand_in_server import HEALTHY
 
 
@@ -42,7 +42,7 @@ async def test_each_bad_input_is_one_line_and_no_server_starts_if_it_is_fatal(
                 said.append(str(error.value))
                 assert not (tmp_path / "log").exists()  # nothing was spawned
             else:
-                require_gpus([model_config], said.append)
+                require_gpus(model_config, said.append)
         assert not any("\n" in line for line in said)
         lines[bad.name] = "\n".join(said)
     golden("bad_gpus.txt", table(lines))
@@ -69,26 +69,11 @@ def test_the_cpu_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: True)
     line = "^vLLM cannot serve qwen3.5-27b here: this is vLLM's CPU build; make venv KIND=gpu$"
     with pytest.raises(ServerFailed, match=line):
-        require_gpus([load_model_config("qwen3.5-27b")], print)
-
-
-def test_servers_of_one_run_get_different_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_driver(monkeypatch, H100, SECOND)
-    actor, inducer, small = (
-        load_model_config("qwen3.5-27b"),
-        load_model_config("qwen3.5-9b"),
-        load_model_config("tiny"),
-    )
-    shares = require_gpus([actor, small, inducer], print)
-    assert [[gpu.id for gpu in share] for share in shares] == [["0"], [], ["1"]]
-    fake_driver(monkeypatch, H100)
-    with pytest.raises(ServerFailed, match=r"cannot serve qwen3.5-27b and qwen3.5-9b here: 2 GPUs needed"):
-        require_gpus([actor, inducer], print)
+        require_gpus(load_model_config("qwen3.5-27b"), print)
 
 
 def test_a_server_gets_the_gpus_of_all_its_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_driver(monkeypatch, *(replace(H100, id=str(number), uuid=f"GPU-{number}") for number in range(5)))
-    one = load_model_config("qwen3.5-9b")
-    replicas = replace(one, replicas=3)
-    shares = require_gpus([replicas, one], print)
-    assert [[gpu.id for gpu in share] for share in shares] == [["0", "1", "2"], ["3"]]
+    replicas = replace(load_model_config("qwen3.5-9b"), replicas=3)
+    assert [gpu.id for gpu in require_gpus(replicas, print)] == ["0", "1", "2"]
+    assert require_gpus(load_model_config("tiny"), print) == []

@@ -108,13 +108,13 @@ def test_people_see_what_was_chosen_and_what_the_cache_holds(tmp_path: Path, gol
 
 
 class TestWhereItIsServed:
-    async def test_the_gpus_are_said_once(self, tmp_path: Path) -> None:
+    def test_the_gpus_are_said_once(self, tmp_path: Path) -> None:
         said: list[str] = []
-        fitted = await size_model(with_config(BIG, tmp_path), None, [GPUS["H200"]], said.append)
+        fitted = size_model(with_config(BIG, tmp_path), [GPUS["H200"]], said.append)
         assert fitted.context == 262_144
-        assert await size_model(fitted, None, [GPUS["H200"]], said.append) == fitted
+        assert size_model(fitted, [GPUS["H200"]], said.append) == fitted
         (line,) = said
         assert line.startswith("qwen3.5-27b on 1 x NVIDIA H200: context 262,144, 104 sequences, ")
 
-    async def test_without_gpus_it_stays_as_it_is(self) -> None:
-        assert await size_model(BIG, None, [], print) is BIG
+    def test_without_gpus_it_stays_as_it_is(self) -> None:
+        assert size_model(BIG, [], print) is BIG
