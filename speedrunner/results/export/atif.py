@@ -57,21 +57,22 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     about = identify_condition(run.settings).by_column
     times = {row.request: row.time for row in run.ledger}
     tools = offered_tools(run)
-    model = run.model_name
     for split in get_args(Split):
         for facts, conversation in iterate_conversations(run, split):
             agent: Json = {
                 "name": "speedrunner",
                 "version": version("speedrunner"),
-                "model_name": model,
+                "model_name": run.model_name,
                 "extra": {"role": conversation.role, **about},
             }
             if offered := tools.get((conversation.role, facts["policy"])):
                 agent["tool_definitions"] = offered
-            steps = list(_steps(conversation.turns, times))
-            if not steps:  # the format wants at least one
-                steps = [{"source": "system", "message": "No request was answered."}]
+            # The format wants at least one step.
+            steps = [*_steps(conversation.turns, times)] or [
+                {"source": "system", "message": "No request was answered."}
+            ]
             key = f"{facts['episode'].replace('/', '-')}-{conversation.number:04d}"
+            metrics = {f"total_{name}": count for name, count in _metrics(conversation.usage).items()}
             yield (
                 key,
                 {
@@ -80,20 +81,10 @@ def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
                     "trajectory_id": key,
                     "agent": agent,
                     "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
-                    "final_metrics": _final_metrics(conversation.usage, len(steps)),
+                    "final_metrics": metrics | {"total_steps": len(steps)},
                     "extra": facts,
                 },
             )
-
-
-def _final_metrics(usage: Usage, steps: int) -> Json:
-    return {
-        "total_prompt_tokens": usage.prompt,
-        "total_completion_tokens": usage.completion,
-        "total_cached_tokens": usage.cached,
-        "total_steps": steps,
-        "extra": {"reasoning_tokens": usage.reasoning},
-    }
 
 
 def _steps(turns: Sequence[Turn], times: Mapping[str, float]) -> Iterator[Json]:
@@ -107,71 +98,63 @@ def _steps(turns: Sequence[Turn], times: Mapping[str, float]) -> Iterator[Json]:
             if message.role != "tool":  # a tool's reply is the observation of its call
                 source = message.role if message.role in ("system", "user") else "user"
                 yield {"source": source, "message": message.content}
+        following = turns[number + 1].messages if number + 1 < len(turns) else []
+        replies = [message.content for message in following if message.role == "tool"]
+        reply = replies[0] if replies else _shown(turn.executed)
         step: Json = {"source": "agent", "message": turn.text, "llm_call_count": 1}
         if (ended := times.get(turn.request)) is not None:
             step["timestamp"] = timestamp(ended)
         if turn.reasoning:
             step["reasoning_content"] = turn.reasoning
         if turn.call is not None:
-            step["tool_calls"] = [_tool_call(f"turn-{number}", turn.call.name, turn.call.arguments)]
-        step["metrics"] = _metrics(turn.usage)
-        following = turns[number + 1].messages if number + 1 < len(turns) else []
-        replies = [message.content for message in following if message.role == "tool"]
-        if replies or turn.executed is not None:
-            _observe(step, replies[0] if replies else _shown(turn.executed))
-        yield step
-        if turn.executed is not None:
-            below = _walk(turn.executed, 1)
-            for place, (depth, node) in enumerate(below, start=1):
-                yield _skill_step(f"turn-{number}-{place}", depth, node)
+            step |= _call(f"turn-{number}", turn.call.name, turn.call.arguments, reply)
+        elif reply is not None:
+            step["observation"] = {"results": [{"content": reply}]}
+        yield step | {
+            "metrics": {**_metrics(turn.usage), "extra": {"reasoning_tokens": turn.usage.reasoning}}
+        }
+        below = () if turn.executed is None else _walk(turn.executed, 1)
+        for place, (depth, node) in enumerate(below, start=1):
+            yield {
+                "source": "agent",
+                "message": "",
+                "llm_call_count": 0,
+                **_call(f"turn-{number}-{place}", node.name, node.arguments, _shown(node)),
+                "extra": {
+                    "depth": depth,
+                    "kind": node.kind,
+                    "seconds": node.seconds,
+                    "actions": node.actions,
+                },
+            }
 
 
-def _skill_step(name: str, depth: int, node: CallNode) -> Json:
-    """Return the step of a call that a skill made, `depth` levels below the agent's own call."""
-    step: Json = {
-        "source": "agent",
-        "message": "",
-        "llm_call_count": 0,
-        "tool_calls": [_tool_call(name, node.name, node.arguments)],
-        "extra": {"depth": depth, "kind": node.kind, "seconds": node.seconds, "actions": node.actions},
-    }
-    _observe(step, _shown(node))
-    return step
-
-
-def _metrics(usage: Usage) -> Json:
+def _metrics(usage: Usage) -> dict[str, int]:
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "cached_tokens": usage.cached,
-        "extra": {"reasoning_tokens": usage.reasoning},
     }
 
 
-def _tool_call(name: str, function: str, arguments: Json) -> Json:
-    return {"tool_call_id": name, "function_name": function, "arguments": arguments}
-
-
-def _observe(step: Json, text: str | None) -> None:
-    """Add what the step's call returned, if it returned anything."""
-    if text is not None:
-        calls = step.get("tool_calls")
-        source = {"source_call_id": calls[0]["tool_call_id"]} if calls else {}
-        step["observation"] = {"results": [{**source, "content": text}]}
+def _call(name: str, function: str, arguments: Json, result: str | None) -> Json:
+    """Return a tool call with what it returned, if it returned anything."""
+    call: Json = {"tool_calls": [{"tool_call_id": name, "function_name": function, "arguments": arguments}]}
+    if result is not None:
+        call["observation"] = {"results": [{"source_call_id": name, "content": result}]}
+    return call
 
 
 def _walk(node: CallNode, depth: int) -> Iterator[tuple[int, CallNode]]:
+    """Yield the calls below a call with their depths, callers first."""
     for call in node.calls:
         yield depth, call
         yield from _walk(call, depth + 1)
 
 
 def _shown(node: CallNode | None) -> str | None:
-    """Return the error or result of a call as text."""
-    if node is None:
-        return None
-    if node.error is not None:
-        return node.error
-    if node.result is None or isinstance(node.result, str):
-        return node.result
-    return msgspec.json.encode(node.result).decode()
+    """Return the error or result of a call as text; `None` without either."""
+    result = None if node is None else node.error or node.result
+    if result is None or isinstance(result, str):
+        return result
+    return msgspec.json.encode(result).decode()

@@ -62,7 +62,6 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
     ended = max(trajectory.started + trajectory.seconds for trajectory in played)
     task = f"{names['env']} {names['method']} after {checkpoint} rollouts"
     mean = {} if score is None else {"mean": inspect.EvalMetric(name="mean", value=score)}
-    usage = {config.model.name: _usage(sum((trajectory.usage for trajectory in played), Usage()))}
     return inspect.EvalLog(
         status="success" if len(played) >= config.run.test_episodes else "started",
         eval=inspect.EvalSpec(
@@ -76,10 +75,7 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
             ),
             model=config.model.name,
             config=inspect.EvalConfig(),
-            metadata={
-                "configuration": to_mapping(config),
-                "caveats": caveats([run]),
-            },
+            metadata={"configuration": to_mapping(config), "caveats": caveats([run])},
         ),
         results=inspect.EvalResults(
             total_samples=episodes,
@@ -94,16 +90,14 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
                 )
             ],
         ),
-        stats=inspect.EvalStats(
-            started_at=timestamp(started), completed_at=timestamp(ended), model_usage=usage
-        ),
+        stats=inspect.EvalStats(started_at=timestamp(started), completed_at=timestamp(ended)),
         samples=[_sample(inspect, trajectory, config.model.name) for trajectory in played],
     )
 
 
 def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     scoring = import_module("inspect_ai.scorer")
-    outcome, task = trajectory.outcome, trajectory.task
+    outcome = trajectory.outcome
     answers = [answer for conversation in of_episode(trajectory) for answer in _answers(conversation.turns)]
     prompts = (
         message.content for turn in trajectory.turns for message in turn.messages if message.role == "user"
@@ -123,11 +117,8 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
         scores=score and {SCORER: score},
         metadata={
             "episode": trajectory.episode,
-            "task": task.name,
-            "index": task.index,
             "termination": str(trajectory.termination),
             "policy": trajectory.policy,
-            "attempt": trajectory.attempt,
         },
         model_usage={model: _usage(trajectory.usage)},
         total_time=trajectory.seconds,
@@ -140,28 +131,23 @@ def _answers(turns: Sequence[Turn]) -> Iterator[tuple[Turn, list[Any], Any]]:
 
     A tool's reply names the call before it.
     """
-    chat = import_module("inspect_ai.model")
-    tool = import_module("inspect_ai.tool")
-    kinds = {"system": chat.ChatMessageSystem, "user": chat.ChatMessageUser}
+    chat, tool = import_module("inspect_ai.model"), import_module("inspect_ai.tool")
+    kinds = {"system": chat.ChatMessageSystem, "tool": chat.ChatMessageTool}
     call = None
     for number, turn in enumerate(turns):
+        named = {"tool_call_id": call.id, "function": call.function} if call else {}
         read = [
-            chat.ChatMessageTool(
-                content=message.content,
-                tool_call_id=call.id if call else None,
-                function=call.function if call else None,
+            kinds.get(message.role, chat.ChatMessageUser)(
+                content=message.content, **(named if message.role == "tool" else {})
             )
-            if message.role == "tool"
-            else kinds.get(message.role, chat.ChatMessageUser)(content=message.content)
             for message in turn.messages
         ]
         own = turn.call
         call = own and tool.ToolCall(
             id=f"call-{turn.conversation}-{number}", function=own.name, arguments=own.arguments
         )
-        content = [chat.ContentText(text=turn.text)]
-        if turn.reasoning:
-            content.insert(0, chat.ContentReasoning(reasoning=turn.reasoning))
+        thoughts = [chat.ContentReasoning(reasoning=turn.reasoning)] if turn.reasoning else []
+        content = [*thoughts, chat.ContentText(text=turn.text)]
         yield turn, read, chat.ChatMessageAssistant(content=content, tool_calls=[call] if call else None)
 
 
