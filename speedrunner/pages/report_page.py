@@ -37,7 +37,7 @@ from speedrunner.results.claims import (
 from speedrunner.results.conditions import OURS, REACT, Condition, group_runs
 from speedrunner.results.means import Spread
 from speedrunner.results.pairing import estimate_difference
-from speedrunner.results.paper import compare_with_paper, list_published, paper_tables
+from speedrunner.results.paper import list_published, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
 from speedrunner.results.tables import make_tables
@@ -100,14 +100,13 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     conditions, notes = group_runs(runs)
     names = ", ".join(dict.fromkeys(run.book.title for run in runs))
     folder = shlex.quote(f"--dir={Path(runs[0].path).parent}")
-    rows = compare_with_paper(list_published(), conditions, f" {folder}")
     status("judging the paper's claims")
     judged = judge_claims(list_claims(), conditions)
     made = [
         *make_tables(conditions, names),
         unseen_table(conditions),
         *claim_tables(judged),
-        *paper_tables(rows),
+        *paper_tables(list_published(), conditions, f" {folder}"),
     ]
     overview = list_conditions(conditions)
     caveats = {line for run in runs for line in (*run.caveats, *price_caveats(run.book, run.processes))}

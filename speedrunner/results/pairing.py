@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations, product
+from math import isnan
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-import msgspec
 import pandas
 from msgspec.structs import replace
 
@@ -22,15 +23,12 @@ from speedrunner.results.inference import (
 )
 from speedrunner.results.means import MEASURES, TESTED, Measure
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Cell, Table, caption, list_rows
+from speedrunner.results.writing import Cell, Table, caption
 from speedrunner.store.process_notes import ACCEPTABLE, changes, process_lines
 
 LIMITS = "env.limits"
 WORLD = ("env.primitives", LIMITS, "env.tasks")
 """Digests that make tasks with equal names different worlds."""
-
-Differences = dict[int, "pandas.Series[float]"]
-"""By seed, the difference of each test task that has a value on both sides."""
 
 
 class CannotCompare(Exception):
@@ -178,7 +176,7 @@ def _join_points(points: list[int]) -> str:
     return ", ".join(map(str, points))
 
 
-class TaskDifference(msgspec.Struct, frozen=True):
+class TaskDifference(NamedTuple):
     """A test task that both sides played.
 
     Attributes:
@@ -188,9 +186,9 @@ class TaskDifference(msgspec.Struct, frozen=True):
     """
 
     task: Task
-    scores: tuple[float, float]
-    outputs: tuple[float | None, float | None]
-    episodes: tuple[list[tuple[str, str]], list[tuple[str, str]]]
+    scores: list[float]
+    outputs: list[float | None]
+    episodes: list[list[tuple[str, str]]]
 
     @property
     def difference(self) -> float:
@@ -209,63 +207,48 @@ def list_task_differences(first: Condition, second: Condition, point: int) -> li
         )
         for one, other in pair_runs(first, second).values()
     )
-    tasks = both.groupby(level="task", sort=False)
-    return sorted((_compare_task(task, played) for task, played in tasks), key=_by_size)
+    found: list[tuple[Any, TaskDifference]] = []
+    tasks: Iterator[tuple[Any, pandas.DataFrame]] = iter(both.groupby(level="task", sort=False))
+    for task, played in tasks:
+        means = played[["score_0", "score_1", "output_0", "output_1"]].mean()
+        more = abs(means["output_1"] - means["output_0"])
+        size = -abs(means["score_1"] - means["score_0"]), 0.0 if isnan(more) else -more
+        amounts: list[Any] = [None if isnan(mean) else mean for mean in means.tolist()]
+        episodes = [[*zip(played[f"run_{side}"], played[f"episode_{side}"], strict=True)] for side in "01"]
+        one = TaskDifference(task, amounts[:2], amounts[2:], episodes)
+        found.append(((*size, task.name, task.index), one))
+    return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
-def _compare_task(task: Any, played: pandas.DataFrame) -> TaskDifference:
-    """Return the difference of a task from its pairs. Their columns end with the number of their side."""
-    (means,) = list_rows(played[["score_0", "score_1", "output_0", "output_1"]].mean().to_frame().T)
-    one, other = (list(zip(played[f"run_{side}"], played[f"episode_{side}"], strict=True)) for side in (0, 1))
-    scores, outputs = ((means[f"{name}_0"], means[f"{name}_1"]) for name in ("score", "output"))
-    return TaskDifference(task, scores, outputs, (one, other))
-
-
-def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:
-    one, other = each.outputs
-    more = abs(other - one) if one is not None and other is not None else 0.0
-    return -abs(each.difference), -more, each.task.name, each.task.index
-
-
-def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
-    """Return the tests that respect seeds and tasks, with p of the paper's."""
+def make_test_table(conditions: Sequence[Condition]) -> Table:
+    """Return the tests of a minus b that respect seeds and tasks, with p of the paper's, at the last
+    checkpoint that a seed of both methods has finished."""
     rows: list[tuple[Cell, ...]] = []
-    for names, paired in _compare_all(conditions):
-        if (test := estimate_mean(paired)) is not None:
-            t_test = test.mean, test.low, test.high, test.t, test.p
-            rows.append((*names, len(paired), test.count, *t_test, _test_as_paper(paired)))
+    for a, b in _pair_methods(conditions):
+        pairs = {seed: (b.runs[seed], run) for seed, run in a.runs.items() if seed in b.runs}
+        common = {seed: {*one.points}.intersection(other.points) for seed, (one, other) in pairs.items()}
+        last = max(chain(*common.values()), default=None)
+        for metric in TESTED if last is not None else ():
+            paired = {
+                seed: own
+                for seed, runs in pairs.items()
+                if last in common[seed] and len(own := subtract_values(*runs, last, metric))
+            }
+            if (test := estimate_mean(paired)) is not None:
+                names = a.names[0], a.names[2], metric, a.names[1], b.names[1], last
+                t_test = test.mean, test.low, test.high, test.t, test.p
+                rows.append((*names, len(paired), test.count, *t_test, _test_as_paper(paired)))
     columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs", "difference"]
     columns += ["low", "high", "t", "p", "paper_p"]
-    text = caption("ttests", confidence=CONFIDENCE)
-    return [Table("ttests", text, columns, rows)]
+    return Table("ttests", caption("ttests", confidence=CONFIDENCE), columns, rows)
 
 
-def _test_as_paper(paired: Differences) -> float | None:
+def _test_as_paper(paired: Mapping[int, pandas.Series[float]]) -> float | None:
     """Return p of a test that takes all pairs as independent; `None` if all are equal."""
     from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
 
     values = pandas.concat([*paired.values()])
     return None if values.nunique() < 2 else float(ttest_1samp(values, 0.0).pvalue)
-
-
-def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[tuple[Cell, ...], Differences]]:
-    """Yield the identifying columns of each comparison with its differences a minus b, at the last checkpoint
-    that a seed of both methods has finished."""
-    for a, b in _pair_methods(conditions):
-        pairs = [(seed, b.runs[seed], run) for seed, run in a.runs.items() if seed in b.runs]
-        common = {seed: {*one.points}.intersection(other.points) for seed, one, other in pairs}
-        if not any(common.values()):
-            continue
-        last = max(point for points in common.values() for point in points)
-        (env, method, model), other = a.names, b.names[1]
-        for metric in TESTED:
-            paired = {
-                seed: subtract_values(one, other, last, metric)
-                for seed, one, other in pairs
-                if last in common[seed]
-            }
-            paired = {seed: own for seed, own in paired.items() if len(own)}
-            yield (env, model, metric, method, other, last), paired
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Condition]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Sequence
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -89,54 +88,52 @@ def list_published() -> list[Published]:
     return msgspec.convert(read_table(Path(__file__).with_name("paper.csv")), list[Published], strict=False)
 
 
-class PaperComparison(msgspec.Struct, frozen=True):
-    """A number of the paper and the measured one.
-
-    Attributes:
-        model: model of the measured runs.
-        ours: at the last checkpoint, over seeds.
-        missing: the command that plays missing and unfinished runs; empty if there are three finished seeds.
-    """
-
-    paper: Published
-    model: str
-    ours: Spread | None
-    missing: str
-
-
-def compare_with_paper(
+def paper_tables(
     numbers: Sequence[Published], conditions: Sequence[Condition], options: str = ""
-) -> list[PaperComparison]:
-    """Compare each number of the paper with the measured one, for each played model.
+) -> list[Table]:
+    """Return the paper's tables with the measured numbers, for each played model.
 
     Args:
         options: further options of the command that fills a gap, such as ` scale=smoke`.
     """
+    columns = (
+        *("place", "experiment", "env", "method", "quantity", "paper_model", "paper"),
+        *("paper_std", "model", "ours", "ours_std", "seeds", "difference", "missing"),
+    )
+    tables: dict[str, list[tuple[Cell, ...]]] = {}
+    for number in numbers:
+        for model, chosen in played_models(conditions).items():
+            measured = _measure(number, model, chosen, conditions, options)
+            tables.setdefault(number.table, []).append(
+                (
+                    *(number.place, number.experiment, number.env, number.method, number.quantity),
+                    *(number.model, number.value, number.sd, str(model), *measured),
+                )
+            )
     return [
-        _compare_number(number, model, chosen, conditions, options)
-        for number in numbers
-        for model, chosen in played_models(conditions).items()
+        Table(label.partition(":")[2] or label, caption("paper", label=label), columns, rows)
+        for label, rows in tables.items()
     ]
 
 
-def _compare_number(
+def _measure(
     number: Published,
     model: ModelVariant,
     chosen: ModelOptions,
     conditions: Sequence[Condition],
     options: str,
-) -> PaperComparison:
+) -> tuple[Cell, ...]:
+    """Return the measured mean, deviation, seeds and difference from a number of the paper, and the command
+    that plays missing and unfinished runs; empty if there are three finished seeds."""
     treatment = TREATMENTS[number.method]
     asked = [find_runs(conditions, env, treatment, model).values() for env in ENVS[number.env]]
     known = [part for runs in asked if (part := _quantity(number.quantity, runs)) is not None]
+    ours = average(known) if len(known) == len(asked) else None
     words = ["speedrunner", "sweep", f"experiment={number.experiment}", f"model={chosen.name}"]
     is_complete = all(len(runs) >= SEEDS and not any(run.unfinished for run in runs) for runs in asked)
-    return PaperComparison(
-        paper=number,
-        model=str(model),
-        ours=average(known) if len(known) == len(asked) else None,
-        missing="" if is_complete else shlex.join(words) + options,
-    )
+    missing = "" if is_complete else shlex.join(words) + options
+    difference = None if ours is None or number.value is None else ours.mean - number.value
+    return *mean_sd(ours), ours.seeds if ours else 0, difference, missing
 
 
 def _quantity(name: str, runs: Collection[RunResult]) -> Spread | None:
@@ -150,27 +147,3 @@ def _quantity(name: str, runs: Collection[RunResult]) -> Spread | None:
     factor = 100.0 if name == "combat_percent" else 1.0
     values = [run.average(column).get(point) for run in started]
     return spread(None if value is None else factor * value for value in values)
-
-
-def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:
-    """Return the paper's tables with the measured numbers."""
-    return [_paper_table(label, list(own)) for label, own in groupby(rows, key=lambda row: row.paper.table)]
-
-
-def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
-    columns = (
-        *("place", "experiment", "env", "method", "quantity", "paper_model", "paper"),
-        *("paper_std", "model", "ours", "ours_std", "seeds", "difference", "missing"),
-    )
-    cells: list[tuple[Cell, ...]] = []
-    for row in rows:
-        paper, ours = row.paper, row.ours
-        difference = None if ours is None or paper.value is None else ours.mean - paper.value
-        cells.append(
-            (
-                *(paper.place, paper.experiment, paper.env, paper.method, paper.quantity, paper.model),
-                *(paper.value, paper.sd, row.model, *mean_sd(ours)),
-                *(ours.seeds if ours else 0, difference, row.missing),
-            )
-        )
-    return Table(label.partition(":")[2] or label, caption("paper", label=label), columns, cells)

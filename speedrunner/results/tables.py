@@ -17,7 +17,7 @@ from speedrunner.results.means import (
     TRAINING,
     average_seeds,
 )
-from speedrunner.results.pairing import make_test_tables
+from speedrunner.results.pairing import make_test_table
 from speedrunner.results.run_result import LIBRARY
 from speedrunner.results.stability import stability_table
 from speedrunner.results.writing import Table, caption, table_of
@@ -36,7 +36,7 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         _training(checkpoints, prices),
         break_even_table(conditions),
         stability_table(conditions),
-        *make_test_tables(conditions),
+        make_test_table(conditions),
         _libraries(checkpoints),
         table_of("skills", caption("skills"), stack_frames(conditions, "skills").drop(columns="run")),
     ]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib import import_module
-from itertools import chain, islice, starmap
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +19,6 @@ from jinja2 import Environment
 from speedrunner.config.names import identify_condition
 from speedrunner.plain.console import visible
 from speedrunner.results.export.conversations import (
-    RecordedConversation,
     Split,
     iterate_conversations,
     offered_tools,
@@ -93,22 +92,20 @@ def _rows(run: RunData, name: str, split: Split) -> Iterator[dict[str, Any]]:
     about = identify_condition(config).by_column | {"run": name, "seed": config.run.seed}
     offered = offered_tools(run)
     for facts, conversation in iterate_conversations(run, split):
-        tools = offered.get((conversation.role, facts["policy"]), [])
-        yield about | facts | _row(conversation) | {"tools": [_json(tool) for tool in tools]}
-
-
-def _row(conversation: RecordedConversation) -> dict[str, Any]:
-    usage = conversation.usage
-    return {
-        "role": conversation.role,
-        "conversation": conversation.number,
-        "llm_calls": len(conversation.turns),
-        "prompt_tokens": usage.prompt,
-        "cached_tokens": usage.cached,
-        "output_tokens": usage.completion,
-        "reasoning_tokens": usage.reasoning,
-        "messages": list(_messages(conversation.turns)),
-    }
+        usage, turns = conversation.usage, conversation.turns
+        yield {
+            **about,
+            **facts,
+            "role": conversation.role,
+            "conversation": conversation.number,
+            "llm_calls": len(turns),
+            "prompt_tokens": usage.prompt,
+            "cached_tokens": usage.cached,
+            "output_tokens": usage.completion,
+            "reasoning_tokens": usage.reasoning,
+            "tools": [_json(tool) for tool in offered.get((conversation.role, facts["policy"]), [])],
+            "messages": list(_messages(turns)),
+        }
 
 
 def _messages(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
@@ -136,28 +133,13 @@ def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
         splits: the splits that have a file.
         runs: the exported runs with their names in the dataset.
     """
-    columns = ("run", "env", "method", "model", "seed", "episodes", "speedrunner", "code", "digest")
-    made = [columns, ["---"] * len(columns), *starmap(_made, runs)]
     template = Environment(trim_blocks=True, keep_trailing_newline=True).from_string(CARD.read_text("utf-8"))
     return template.render(
         splits=splits,
         names=[_plain(name) for name, _ in runs],
+        digests=[f"{_plain(name)}: {run.digest}" for name, run in runs],
         notes=[_plain(line) for line in caveats(run for _, run in runs)],
-        rows=[[_plain(str(cell)) for cell in row] for row in made],
     )
-
-
-def _made(name: str, run: RunData) -> list[object]:
-    """Return what determined a run, in the columns of the card's table."""
-    condition = identify_condition(run.settings)
-    process = next(reversed(run.processes), None)
-    versions = process.versions if process else {}
-    return [
-        *(name, *condition.names, run.settings.run.seed),
-        len(run.episodes),
-        *(versions.get(name, "not recorded") for name in ("speedrunner", "code")),
-        run.digest,
-    ]
 
 
 def _plain(text: str) -> str:

@@ -135,7 +135,7 @@ def _answers(turns: Sequence[Turn]) -> Iterator[tuple[Turn, list[Any], Any]]:
     kinds = {"system": chat.ChatMessageSystem, "tool": chat.ChatMessageTool}
     call = None
     for number, turn in enumerate(turns):
-        named = {"tool_call_id": call.id, "function": call.function} if call else {}
+        named: dict[str, Any] = {"tool_call_id": call.id, "function": call.function} if call else {}
         read = [
             kinds.get(message.role, chat.ChatMessageUser)(
                 content=message.content, **(named if message.role == "tool" else {})

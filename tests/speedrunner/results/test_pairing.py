@@ -217,5 +217,5 @@ def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_pa
     one, other = evaluated(tmp_path / "one", [0.5, 0.0, 1.0]), evaluated(tmp_path / "other", [0.5, 1.0, 0.75])
     found = list_task_differences(side(one), side(other), 0)
     assert [each.difference for each in found] == [1.0, -0.25, 0.0]
-    assert found[0].episodes == ([("one", "test/0000/0001")], [("other", "test/0000/0001")])
+    assert found[0].episodes == [[("one", "test/0000/0001")], [("other", "test/0000/0001")]]
     assert found[0].outputs == (TURN.completion, TURN.completion)

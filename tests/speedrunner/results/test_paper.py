@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import pytest
 
 from speedrunner.config.grid import grid_of
 from speedrunner.config.names import identify_condition
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.means import Spread
 from speedrunner.results.paper import (
     ENVS,
     TREATMENTS,
     WITH,
     WITHOUT,
-    PaperComparison,
     Published,
-    compare_with_paper,
     list_published,
     paper_tables,
 )
@@ -37,9 +35,18 @@ def number(quantity: str, method: str = "speedrunner", env: str = "babyai", **mo
     return Published(env=env, method=method, quantity=quantity, **(values | more))  # type: ignore[arg-type]
 
 
-def ours(quantity: Published, *runs: RunResult) -> PaperComparison:
-    (found,) = compare_with_paper([quantity], group_runs(runs)[0])
+def rows(quantities: Sequence[Published], *runs: RunResult) -> list[dict[str, Any]]:
+    tables = paper_tables(quantities, group_runs(runs)[0])
+    return [dict(zip(table.columns, row, strict=True)) for table in tables for row in table.rows]
+
+
+def ours(quantity: Published, *runs: RunResult) -> dict[str, Any]:
+    (found,) = rows([quantity], *runs)
     return found
+
+
+def spread(found: dict[str, Any]) -> tuple[float | None, float | None, int]:
+    return found["ours"], found["ours_std"], found["seeds"]
 
 
 def played(method: str, output: float, seed: int = 0, env: str = "babyai", **more: object) -> RunResult:
@@ -65,8 +72,8 @@ class TestFile:
 class TestOurs:
     def test_a_mean_over_seeds_at_the_last_checkpoint(self) -> None:
         found = ours(number("output"), *(played("speedrunner", 10 * seed, seed) for seed in range(3)))
-        assert found.ours == Spread(10, 10, 3)
-        assert found.missing == ""
+        assert spread(found) == (10, 10, 3)
+        assert found["missing"] == ""
 
     def test_scienceworld_is_the_mean_of_its_families_means_and_deviations(self) -> None:
         runs = [
@@ -74,9 +81,9 @@ class TestOurs:
             for family, outputs in ((3, (1, 2, 3)), (4, (10, 20, 30)))
             for seed, output in enumerate(outputs)
         ]
-        assert ours(number("output", "asi", "scienceworld"), *runs).ours == Spread(11, 5.5, 3)
+        assert spread(ours(number("output", "asi", "scienceworld"), *runs)) == (11, 5.5, 3)
         one = ours(number("output", "asi", "scienceworld"), *runs[:3])
-        assert (one.ours, one.missing) == (
+        assert (one["ours"], one["missing"]) == (
             None, "speedrunner sweep experiment=main model=tiny-random"
         )  # fmt: skip
 
@@ -93,7 +100,7 @@ class TestOurs:
         library = LibraryStatistics(32, 10, 2.62, 0.094, 14.8, 0.5)
         last = checkpoint(200, [{"score": 0.75}], library=library, sleep_usd=0.03)
         run = summary("crafter", "speedrunner", 0, checkpoint(0, [{}]), last)
-        assert ours(number(quantity, env="crafter"), run).ours == Spread(pytest.approx(value), None, 1)
+        assert spread(ours(number(quantity, env="crafter"), run)) == (pytest.approx(value), None, 1)
 
 
 class TestGaps:
@@ -102,14 +109,17 @@ class TestGaps:
     def test_seeds_that_are_not_there_and_runs_that_go_on(self) -> None:
         two, last = [played("speedrunner", 1, seed) for seed in range(2)], played("speedrunner", 1, 2)
         for runs in (two, [*two, played("speedrunner", 1, 2, unfinished=[250])]):
-            assert ours(number("score"), *runs).missing == self.COMMAND
-        assert ours(number("score"), *two, last).missing == ""
+            assert ours(number("score"), *runs)["missing"] == self.COMMAND
+        assert ours(number("score"), *two, last)["missing"] == ""
 
     def test_each_model_that_was_played_stands_beside_the_paper_s(self) -> None:
         runs = [played("speedrunner", 1), played("react", 1, model="qwen")]
-        found = compare_with_paper([number("score")], group_runs(runs)[0])
-        assert [(each.model, each.ours is None) for each in found] == [("qwen", True), ("tiny-random", False)]
-        assert found[0].missing.endswith("model=qwen")
+        found = rows([number("score")], *runs)
+        assert [(row["model"], row["ours"] is None) for row in found] == [
+            ("qwen", True),
+            ("tiny-random", False),
+        ]
+        assert found[0]["missing"].endswith("model=qwen")
 
 
 @pytest.mark.parametrize("name", sorted({each.experiment for each in list_published()}))
@@ -125,29 +135,20 @@ def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> N
     assert asked - there == set()
 
 
-NUMBER = Published("tab:some", "Section 5", "main", "babyai", "react", "gpt", "score", 0.5, 0.1)
-OURS = Spread(0.75, 0.25, 3)
-
-
-def compared(ours: Spread | None = OURS, **changes: object) -> PaperComparison:
-    number = msgspec.structs.replace(NUMBER, **changes)
-    return PaperComparison(number, "tiny", ours, "" if ours else "play it")
-
-
-def test_each_number_is_a_row_with_its_difference() -> None:
-    numbers = [compared(), compared(quantity="output", value=None, sd=None), compared(None, table="fig:more")]
-    some, more = paper_tables(numbers)
-    first, second, third = (
-        dict(zip(table.columns, row, strict=True)) for table in (some, more) for row in table.rows
-    )
+def test_each_number_is_a_row_with_its_difference_in_the_table_of_its_label() -> None:
+    numbers = [
+        number("score", value=0.5, sd=0.1),
+        number("output", value=None),
+        number("score", table="fig:more"),
+    ]
+    some, more = paper_tables(numbers, group_runs([played("speedrunner", 1)])[0])
+    first, second = (dict(zip(some.columns, row, strict=True)) for row in some.rows)
     assert first == {
-        **{"place": "Section 5", "experiment": "main", "env": "babyai", "method": "react"},
-        **{"quantity": "score", "paper_model": "gpt", "paper": 0.5, "paper_std": 0.1},
-        **{"model": "tiny", "ours": 0.75, "ours_std": 0.25, "seeds": 3},
-        **{"difference": 0.25, "missing": ""},
+        **{"place": "Section 5", "experiment": "main", "env": "babyai", "method": "speedrunner"},
+        **{"quantity": "score", "paper_model": "gpt-5.4-mini", "paper": 0.5, "paper_std": 0.1},
+        **{"model": "tiny-random", "ours": 0.5, "ours_std": None, "seeds": 1, "difference": 0.0},
+        "missing": TestGaps.COMMAND,
     }
     assert (second["quantity"], second["paper"], second["difference"]) == ("output", None, None)
-    assert (third["seeds"], third["ours"], third["difference"]) == (0, None, None)
-    assert third["missing"] == "play it"
-    assert (some.name, more.name) == ("some", "more")
+    assert (some.name, more.name, len(more.rows)) == ("some", "more", 1)
     assert some.caption.startswith("The paper's tab:some compared with our runs: ")

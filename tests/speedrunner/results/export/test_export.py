@@ -131,7 +131,7 @@ class TestADataset:
         assert sorted(each.stem for each in (out / "configurations").iterdir()) == names
         card = (out / "README.md").read_text()
         assert "\nRuns: runs_a_demo, runs_b_demo.\n" in card
-        assert all(f"\n| {name} | " in card for name in names)
+        assert all(f"\n- {name}: " in card for name in names)
 
     def test_takes_no_name_for_markup(self, run: RunData, tmp_path: Path) -> None:
         hostile = shutil.copytree(run.path, tmp_path / "[a](b)<script>\n\x1b[2J")
