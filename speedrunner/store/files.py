@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -157,8 +158,8 @@ def temporary_name(path: Path) -> Path:
 
 
 def is_leftover(entry: Path | os.DirEntry[str]) -> bool:
-    """Return whether an entry has a temporary name."""
-    return entry.name.startswith(".") and entry.name.endswith(".tmp")
+    """Return whether an entry has a name of `temporary_name`; other names that end with .tmp are a user's."""
+    return bool(re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", entry.name))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -209,7 +210,8 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
         with explain_errors(final, "written"):
             final.parent.mkdir(parents=True, exist_ok=True)
             for left in final.parent.glob(f".{glob.escape(final.name)}.*.tmp"):  # by a killed process
-                shutil.rmtree(left, ignore_errors=True)
+                if is_leftover(left):
+                    shutil.rmtree(left, ignore_errors=True)
             hidden.mkdir(mode=mode)
             yield hidden
             for path in (*hidden.rglob("*"), hidden):

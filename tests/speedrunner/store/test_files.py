@@ -40,14 +40,16 @@ class TestWholeFiles:
         kept = tmp_path / "policies" / "v0000"
         kept.mkdir(parents=True)
         (tmp_path / "state.json").touch()
-        (tmp_path / "notes.tmp").touch()
+        for mine in ("notes.tmp", ".notes.tmp", ".notes.old.tmp", "policies/.mine.tmp"):
+            (tmp_path / mine).touch()
         temporary_name(tmp_path / "state.json").touch()
         unfinished = temporary_name(tmp_path / "policies" / "v0001")
         unfinished.mkdir()
         (unfinished / "skills.py").touch()
         remove_leftovers(tmp_path)
         left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-        assert left == ["notes.tmp", "policies", "policies/v0000", "state.json"]
+        mine = [".notes.old.tmp", ".notes.tmp", "notes.tmp"]
+        assert left == [*mine, "policies", "policies/.mine.tmp", "policies/v0000", "state.json"]
 
 
 def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class TestForeignDirectories:
 
 
 PLACES = (
-    *("lock", "config.yaml", "requests.jsonl", "workers.log", "sleeps", "wandb", "policies/.v0001.0.tmp"),
+    *("lock", "config.yaml", "requests.jsonl", "workers.log", "sleeps", "wandb", "policies/.v0001.01234567.tmp"),
     *("policies/v0000", "policies/v0000/notes.md", "trajectories/batch_0000.jsonl"),
     *("carried", "carried/0000", "carried/0000/policies/v0000"),
 )
@@ -117,7 +117,7 @@ class TestTheDoor:
     def test_refuses_everything_but_folders_and_files(self, run: Path, place: str, kind: str) -> None:
         theirs = run.parent / "theirs"
         theirs.mkdir()
-        for name in ("old", ".old.tmp", "skills.py", "config.yaml"):
+        for name in ("old", ".old.01234567.tmp", "skills.py", "config.yaml"):
             (theirs / name).write_text("theirs")
         before = {file: file.stat() for file in (theirs, *theirs.iterdir())}
         remove(run / place)
@@ -171,7 +171,7 @@ class TestTheDoor:
         for name in (
             *("workers.log", "server.log", "sleep.jsonl", "tools.jsonl"),
             *("processes.jsonl", "reconciliation.jsonl", "lock/node-1-a.json", ".nfs0001"),
-            *(".state.json.0.tmp", "policies/.v0001.0.tmp/skills.py"),
+            *(".state.json.01234567.tmp", "policies/.v0001.01234567.tmp/skills.py", ".mine.tmp"),
             *("tensorboard/events.out.tfevents.1.node.1.0", "wandb/offline-run-1/files/config.yaml"),
         ):
             (run / name).parent.mkdir(parents=True, exist_ok=True)
