@@ -110,6 +110,10 @@ def _hint(arguments: Sequence[str]) -> str:
 
 def _explain(error: Exception, arguments: Sequence[str]) -> str | None:
     """Return the line for a command's error; `None` for a bug, which shows its traceback."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if isinstance(error, (ImportError, MemoryError)) and limit != resource.RLIM_INFINITY:
+        why = str(error).partition("\n")[0] or "there is not enough memory"
+        return f"error: {why}: raise the limit of address space (`ulimit -v`), {limit // 2**20:,} MiB"
     from speedrunner.agents.loop import ToolError
     from speedrunner.library.rules import InvalidSkill
     from speedrunner.store.discovery import DAMAGED, describe, is_for_people

@@ -90,7 +90,15 @@ class TestForeignDirectories:
 
 
 PLACES = (
-    *("lock", "config.yaml", "requests.jsonl", "workers.log", "sleeps", "wandb", "policies/.v0001.01234567.tmp"),
+    *(
+        "lock",
+        "config.yaml",
+        "requests.jsonl",
+        "workers.log",
+        "sleeps",
+        "wandb",
+        "policies/.v0001.01234567.tmp",
+    ),
     *("policies/v0000", "policies/v0000/notes.md", "trajectories/batch_0000.jsonl"),
     *("carried", "carried/0000", "carried/0000/policies/v0000"),
 )
