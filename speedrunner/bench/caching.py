@@ -253,15 +253,17 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
     savings = (1 - seconds["warm"] / seconds["none"]).dropna()
     ends = savings.groupby(keys).agg(["first", "last", "size"])
     ends = ends[ends["size"] > 1]
-    for condition, own in ends.groupby(keys[:-1]):
+    for (environment, method, in_flight), own in ends.groupby(keys[:-1]):
         pairs = own["last"] - own["first"]
         change = estimate_mean({number: pandas.Series([pair]) for number, pair in enumerate(pairs)})
         yield {
-            **dict(zip(keys, condition, strict=False)),
+            "environment": environment,
+            "method": method,
+            "in_flight": int(in_flight),
             "runs": len(own),
-            "before": own["first"].mean(),
-            "after": own["last"].mean(),
-            "change": pairs.mean(),
+            "before": float(own["first"].mean()),
+            "after": float(own["last"].mean()),
+            "change": float(pairs.mean()),
             "low": change.ends[0] if change and change.ends else None,
             "high": change.ends[1] if change and change.ends else None,
         }

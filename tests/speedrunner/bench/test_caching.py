@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from speedrunner.bench.caching import BlockCost, Treatment, compare_savings
@@ -24,6 +25,7 @@ def run_of(name: str, *seconds: float) -> list[BlockCost]:
 
 def test_savings_before_and_after_are_paired_within_a_run() -> None:
     (row,) = compare_savings([*run_of("a/seed0", 6, 10, 8, 10), *run_of("b/seed0", 4, 10, 9, 10)])
+    assert msgspec.to_builtins(row) == row  # as it is printed
     assert row["runs"] == 2
     assert (row["before"], row["after"], row["change"]) == pytest.approx((0.5, 0.15, -0.35))
     assert row["low"] < row["change"] < row["high"]  # type: ignore[operator]

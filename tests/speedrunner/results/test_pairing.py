@@ -218,4 +218,4 @@ def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_pa
     found = list_task_differences(side(one), side(other), 0)
     assert [each.difference for each in found] == [1.0, -0.25, 0.0]
     assert found[0].episodes == [[("one", "test/0000/0001")], [("other", "test/0000/0001")]]
-    assert found[0].outputs == (TURN.completion, TURN.completion)
+    assert found[0].outputs == [TURN.completion, TURN.completion]
