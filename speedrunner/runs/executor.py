@@ -65,7 +65,7 @@ the episode."""
 GIVEN_UP = "its requests ended each server"
 
 REMIND_S = 60.0
-"""Seconds without a line after which one says what runs, where no line is live. Looked at as often."""
+"""Seconds without a line after which one says what runs, where no line is live."""
 
 
 class RunStopped(Exception):
@@ -130,9 +130,10 @@ class Executor:
         self.shutdown.check()
 
     async def _remind(self) -> None:
+        wait_s = REMIND_S
         while True:
-            await asyncio.sleep(REMIND_S)
-            self.progress.remind(REMIND_S)
+            await asyncio.sleep(wait_s)
+            wait_s = self.progress.remind(REMIND_S)
 
     async def _note_failure(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` and note the first failure of all concurrent work."""

@@ -259,7 +259,7 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the checkout's commit; `unknown` without git or version control."""
+    """Return the checkout's commit, or why it is unknown."""
 
     def git(*arguments: str) -> str:
         # Git refuses the checkout of another user, such as a group's installation, unless it is named as
@@ -270,5 +270,6 @@ def _commit() -> str:
     try:
         commit = git("rev-parse", "--short=12", "HEAD")
         return f"{commit} with changes" if git("status", "--porcelain") else commit
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = getattr(error, "stderr", None) or str(error)
+        return f"unknown: {' '.join(reason.split())[:200]}"

@@ -242,6 +242,11 @@ class TestTheRecordedCommit:
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for its tests
         assert recorded_commit() == own
 
-    def test_is_unknown_without_git(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_replaced_by_the_reason_where_git_fails(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert recorded_commit() == "unknown"
+        assert recorded_commit() == "unknown: [Errno 2] No such file or directory: 'git'"
+        (tmp_path / "git").write_text("#!/bin/sh\necho fatal: detected dubious ownership >&2\nexit 128\n")
+        (tmp_path / "git").chmod(0o700)
+        assert recorded_commit() == "unknown: fatal: detected dubious ownership"

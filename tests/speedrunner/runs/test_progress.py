@@ -48,9 +48,9 @@ def test_a_silent_minute_is_ended_by_a_line_about_what_runs(
         progress.begin(meter)
         with progress.step("wake/0001", 3, 1):
             progress.say("begins")
-            for silent_s in (59.0, 1.0, 30.0):
+            for silent_s, next_s in ((59.0, 1.0), (1.0, 60.0), (30.0, 30.0)):
                 clock[0] += silent_s
-                progress.remind(60.0)
+                assert progress.remind(60.0) == next_s
             reminded = output.getvalue().splitlines()
     assert len(reminded) == 2
     assert reminded[1].startswith("wake/0001 1/3 · episodes 4/10")
