@@ -1,0 +1,1 @@
+"""Runs that a strong model has played, recorded to be played again."""
