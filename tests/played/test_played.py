@@ -1,8 +1,8 @@
 """Plays of a strong model, played again through the real loop: what a change does to a real play.
 
 If prompts or replies changed, a test names the answers that were written for other texts, with the
-difference. `--update` accepts it. Where an answer does not fit any more, remove it and those after it from the
-recording, and play on by hand: see `play_by_hand`.
+difference. `--update` accepts it. Where an answer does not fit any more, remove it and those after it from
+the recording, and play on by hand: see `play_by_hand`.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
-from speedrunner.agents.reading import opening, summary_lines, turns
+from speedrunner.agents.reading import summary_lines
 from speedrunner.agents.texts import describe_loop, describe_skill_calls
 from speedrunner.config.schema import AtLeastOne
 from speedrunner.methods import (
@@ -127,10 +127,11 @@ class Inducer(Method):
             learned: what the template needs besides the episodes, the earlier sleeps and the budget.
         """
         batch, model = history.batch(history.batches()[-1]), tools.model
-        context, shown = model.model_config.context, ShownEpisodes([], [], 1.0)
+        context, texts = model.model_config.context, list[str]()
         if self.interpreter == "off":
-            shown = select_episodes(batch, int(context * READING_SHARE), model.count_tokens)
-            tools.shown = round(shown.share, 4)
+            wholes = [trajectory_text(played) for played in batch]
+            texts, share = fit_episodes(wholes, int(context * READING_SHARE), model.count_tokens)
+            tools.shown = round(share, 4)
         text = render(
             __package__,
             template,
@@ -140,8 +141,7 @@ class Inducer(Method):
             earlier_runs=history.earlier,
             environment=history.environment,
             interpreter=self.interpreter == "on",
-            texts=shown.texts,
-            left_out=shown.left_out,
+            texts=texts,
             earlier=[
                 line
                 for record in history.sleeps(tools.sleep)[-SLEEPS_SHOWN:]
@@ -170,62 +170,26 @@ def _effect(sleep: int, history: History) -> list[str]:
     ]
 
 
-class ShownEpisodes(NamedTuple):
-    """A batch as the prompt of an inducer without a code interpreter shows it (paper, section 6.1).
+def fit_episodes(
+    texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str], int]
+) -> tuple[list[str], float]:
+    """Fit the texts of a batch into a room: whole if possible, else with the middle of the longest left out.
 
-    Attributes:
-        texts: episodes with all or some of their turns, oldest first.
-        left_out: headlines of episodes without room for their first and last turn.
-        share: tokens of `texts` as a share of those of all whole episodes.
+    Each text gets an equal share of the room; shorter texts leave the rest of theirs to the others.
+
+    Returns:
+        The texts, and their tokens as a share of those of the whole texts.
     """
-
-    texts: list[str]
-    left_out: list[str]
-    share: float
-
-
-def select_episodes(
-    batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
-) -> ShownEpisodes:
-    """Fit a batch into a room: whole if possible, else with the middle of its longest episodes left out.
-
-    Each episode gets an equal share of the room; shorter episodes leave the rest of theirs to the others.
-    """
-    wholes = [trajectory_text(episode) for episode in batch]
-    tokens = [count_tokens(text) for text in wholes]
-    rooms = dict(enumerate(tokens))
-    left = room_tokens
-    for position, place in enumerate(sorted(rooms, key=rooms.__getitem__)):
-        rooms[place] = min(tokens[place], left // (len(batch) - position))
-        left -= rooms[place]
-    texts, left_out = [], []
-    for place, (episode, whole) in enumerate(zip(batch, wholes, strict=True)):
-        fits = tokens[place] <= rooms[place]
-        text = whole if fits else _leave_out_middle(episode, rooms[place], count_tokens)
-        if text:
-            texts.append(text)
-        else:
-            left_out.append(headline(msgspec.to_builtins(episode)))
-    return ShownEpisodes(texts, left_out, sum(map(count_tokens, texts)) / max(sum(tokens), 1))
-
-
-def _leave_out_middle(episode: Trajectory, room_tokens: int, count_tokens: Callable[[str], int]) -> str:
-    """Return an episode with as many of its first and last turns as fit; "" if one of each does not fit."""
-    plain = msgspec.to_builtins(episode)
-    head = f"{headline(plain, has_task=False)}\n{opening(plain)}"
-    written = ["\n".join(lines) for lines in turns(plain)]
-
-    def text(first: int, last: int) -> str:
-        gap = f"[turns {first + 1} to {len(written) - last} are left out here]"
-        return "\n".join([head, *written[:first], gap, *written[len(written) - last :]])
-
-    sizes = [count_tokens(f"{turn}\n") for turn in written]
-    shown, used = [0, 0], count_tokens(text(0, 0))
-    while sum(shown) < len(written) - 1:
-        side = sum(shown) % 2
-        size = sizes[len(written) - 1 - shown[1] if side else shown[0]]
-        if used + size > room_tokens:
+    share = min(room_tokens / max(count_tokens("\n".join(texts)), 1), 1.0)
+    room = most = int(sum(map(len, texts)) * share)
+    for place, size in enumerate(sorted(map(len, texts))):
+        most = room // (len(texts) - place)
+        if size > most:
             break
-        used += size
-        shown[side] += 1
-    return text(*shown) if min(shown) else ""
+        room -= size
+    shown = []
+    for text in texts:
+        half, cut = most // 2, len(text) - most // 2 * 2
+        note = f"\n[{cut} characters are left out here]\n"
+        shown.append(text if len(text) <= most else text[:half] + note + text[len(text) - half :])
+    return shown, share

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.methods import Library, Primitive
@@ -65,7 +66,8 @@ class Interpreter(CodeSession):
             sandbox,
             mounts=folders,
             bootstrap=_BOOTSTRAP.format(
-                sources=sources, primitives=[primitive.name for primitive in primitives]
+                sources=sources,
+                primitives={primitive.name: _list_defaults(primitive) for primitive in primitives},
             ),
             output_chars=output_chars,
         )
@@ -81,3 +83,9 @@ class Interpreter(CodeSession):
             await self.execute(draft, DRAFT_WALL_S)
         said = await self.execute(code, self._wall_s)
         return "\n".join([*([f"[{taken.lost}]"] if taken.lost else []), said.text or "(no output)"])
+
+
+def _list_defaults(primitive: Primitive) -> dict[str, Any]:
+    """Return a primitive's parameters in order, each with its default; `...` if there is none."""
+    parameters = primitive.signature.parameters.values()
+    return {one.name: ... if one.default is one.empty else one.default for one in parameters}

@@ -32,7 +32,8 @@ from speedrunner.agents.reading import (
 MOUNTS: dict[str, str] = {}
 
 _session: dict[str, Any] = {}
-_primitives: Sequence[str] = ()
+_primitives: dict[str, dict[str, Any]] = {}
+"""Names of the primitives, each with the defaults of its parameters; `...` if there is none."""
 _draft: str | None = None
 
 
@@ -207,10 +208,10 @@ def feed(trajectory: dict[str, Any], first: int = 1) -> None:
         def function(*args: Any, **kwargs: Any) -> Any:
             if (call := next(recorded, None)) is None:
                 raise NotAvailable(f"{name}: the episode has no further call")
-            given = [*args, *kwargs.values()]
-            if name != call["name"] or given != [*call["arguments"].values()]:
-                made = write_call(call["name"], call["arguments"])
-                raise NotAvailable(f"{name} was called with {given}, and the episode's next call is {made}")
+            given = {**dict(zip(_primitives[name], args, strict=False)), **kwargs}
+            if name != call["name"] or not _is_same(name, given, call["arguments"]):
+                made, wanted = write_call(name, given), write_call(call["name"], call["arguments"])
+                raise NotAvailable(f"{made} was called, and the episode's next call is {wanted}")
             if call["error"] is not None:
                 raise RuntimeError(call["error"])
             return call["result"]
@@ -220,12 +221,17 @@ def feed(trajectory: dict[str, Any], first: int = 1) -> None:
     vars(_session["library"]).update({name: make(name) for name in _primitives})
 
 
+def _is_same(name: str, given: dict[str, Any], recorded: dict[str, Any]) -> bool:
+    """Return whether a primitive gets the same arguments, with its defaults, however they are passed."""
+    return {**_primitives[name], **given} == {**_primitives[name], **recorded}
+
+
 def help(function: Callable[..., Any]) -> None:
     """Print the source of a function of this session or of a library."""
     print(inspect.getsource(function))
 
 
-def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
+def begin(session: dict[str, Any], primitives: dict[str, dict[str, Any]]) -> None:
     """Add the functions and primitives to a session's variables; primitives raise an error when called."""
     global _session, _primitives
     _session, _primitives = session, primitives

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import marshal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -20,6 +23,7 @@ from speedrunner.workers.sandbox.channel import (
     InvalidMessage,
     Said,
 )
+from speedrunner.workers.sandbox.child.tracebacks import MODULE_FILE
 from speedrunner.workers.sandbox.child_process import Child, ChildPool
 
 UNWIND_S = 1.0
@@ -27,6 +31,18 @@ UNWIND_S = 1.0
 
 LOAD_LIMIT_S = 30.0
 """Seconds that a child may take to load a library."""
+
+
+@lru_cache(maxsize=2)
+def compile_module(source: str) -> str:
+    """Compile a library once for all episodes of a worker. Return its code in base64; "" if it has an error,
+    which a child then reports."""
+    try:
+        code = compile(source, MODULE_FILE, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return base64.b64encode(marshal.dumps(code)).decode()
+
 
 _REPLACED = "a new process replaces it, and values stored in the module are lost"
 _KILLED = f"the skill process was killed; {_REPLACED}"
@@ -132,7 +148,8 @@ class Skills:
     ) -> None:
         self._pool = pool
         self._names = (*module.public, *module.private)
-        self._load_message = ("load", module.source, self._names, primitives, seed)
+        code = compile_module(module.source)
+        self._load_message = ("load", module.source, code, self._names, primitives, seed)
         self._world = world
         self._child: Child | None = None
         child = self._start()

@@ -3,7 +3,9 @@ primitives."""
 
 from __future__ import annotations
 
+import binascii
 import inspect
+import marshal
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -153,6 +155,7 @@ class LoadedModule:
         wire: Wire,
         alarm: Alarm,
         source: str,
+        compiled: str,
         skills: Sequence[str],
         primitives: Mapping[str, str],
         seed: str,
@@ -168,7 +171,10 @@ class LoadedModule:
         module = vars(sys.modules["skills"])
         module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
         try:
-            code = compile(source, MODULE_FILE, "exec", dont_inherit=True)
+            if compiled:  # by this Python, from this source
+                code = marshal.loads(binascii.a2b_base64(compiled))
+            else:
+                code = compile(source, MODULE_FILE, "exec", dont_inherit=True)
             self._tracebacks.find_functions(code)
             exec(code, module)
             for name in skills:

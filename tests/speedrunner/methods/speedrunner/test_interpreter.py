@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import msgspec
 import pytest
 
 import envs
+from envs import Primitive
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
-from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner import workspace
+from speedrunner.methods.speedrunner.interpreter import Interpreter, _list_defaults
 from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
@@ -176,8 +179,16 @@ async def test_a_draft_is_fed_the_recorded_results_of_an_episode_in_order(bench:
         "NotAvailable: go_forward: the episode has no further call"
     )
     told = await bench("feed(play); library.turn_left()")
-    assert told.endswith("turn_left was called with [], and the episode's next call is go_forward()")
+    assert told.endswith("turn_left() was called, and the episode's next call is go_forward()")
     assert "no further call" in await bench("feed(play, first=2); library._step()")
+
+
+async def test_recorded_arguments_are_the_same_however_they_are_passed() -> None:
+    signature = inspect.signature(lambda obj, target="": None)
+    workspace._primitives = {"use": _list_defaults(Primitive("use", signature, ""))}
+    recorded = {"obj": "axe"}
+    assert workspace._is_same("use", {"target": "", "obj": "axe"}, recorded)
+    assert not workspace._is_same("use", {"obj": "axe", "target": "tree"}, recorded)
 
 
 async def test_help_prints_the_source_of_the_session_s_functions_and_of_a_library(bench: Bench) -> None:

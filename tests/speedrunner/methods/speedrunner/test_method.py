@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import envs
@@ -16,9 +15,8 @@ from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
-from speedrunner.methods import headline, trajectory_text
 from speedrunner.methods.method_base import SleepTools
-from speedrunner.methods.speedrunner.inducer import select_episodes
+from speedrunner.methods.speedrunner.inducer import fit_episodes
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.store.history import History
 from speedrunner.store.records import Labels, Policy, Skill, Termination
@@ -183,42 +181,22 @@ class TestAblations:
         directory.append_trajectory("train", 0, long)
         directory.append_trajectory("train", 0, trajectory("train/0003"))
         slept = await night([FINISH], interpreter="off")
-        shown, _, left_out = slept.requests[0].task.partition(
-            "These episodes do not fit here and are left out:"
-        )
-        assert [f"train/000{number}: " in shown for number in range(4)] == [True, True, False, True]
-        assert [f"train/000{number}: " in left_out for number in range(4)] == [False, False, True, False]
+        shown = slept.requests[0].task
+        assert [f"train/000{number}: " in shown for number in range(4)] == [True] * 4
+        assert "characters are left out here]" in shown
 
 
-BATCH = [trajectory(f"train/{number:04d}", policy=number) for number in range(3)]
-TEXTS = [trajectory_text(each) for each in BATCH]
-LONG = msgspec.structs.replace(trajectory("train/0003"), turns=trajectory().turns * 50)
-HEADLINES = [headline(msgspec.to_builtins(each)) for each in BATCH]
+TEXTS = ["a" * 100, "b" * 200, "c" * 300]
 
 
-def test_a_batch_that_fits_is_shown_whole_oldest_first() -> None:
-    assert select_episodes(BATCH, sum(map(len, TEXTS)), len) == (TEXTS, [], 1.0)
+def test_a_batch_that_fits_is_shown_whole() -> None:
+    assert fit_episodes(TEXTS, 700, len) == (TEXTS, 1.0)
 
 
-def test_a_long_episode_keeps_its_first_and_last_turns_and_the_others_are_whole() -> None:
-    room = sum(map(len, TEXTS)) + 1_000
-    texts, left_out, share = select_episodes([BATCH[0], LONG, BATCH[2]], room, len)
-    assert (texts[0], texts[2], left_out) == (TEXTS[0], TEXTS[2], [])
-    lines = texts[1].splitlines()
-    (gap,) = (line for line in lines if line.startswith("[turns "))
-    assert lines.index("[1]") < lines.index(gap) < lines.index("[100]")
-    first, last = (int(word) for word in gap.split() if word.isdigit())
-    numbers = [int(line[1:-1]) for line in lines if line[1:-1].isdigit()]
-    assert numbers == [*range(1, first), *range(last + 1, 101)]
-    assert sum(map(len, texts)) <= room
-    assert 0.1 < share < 1
-
-
-def test_long_episodes_share_the_room_equally() -> None:
-    texts, _, _ = select_episodes([LONG, LONG], 4_000, len)
-    assert len(texts[0]) == len(texts[1])
-    assert 1_500 < len(texts[0]) <= 2_000
-
-
-def test_an_episode_without_room_for_its_first_and_last_turn_is_named() -> None:
-    assert select_episodes(BATCH, 30, len) == ([], HEADLINES, 0.0)
+def test_the_longest_episodes_lose_their_middle_and_the_others_are_whole() -> None:
+    (short, *longer), share = fit_episodes(TEXTS, 500, len)
+    assert short == TEXTS[0]
+    assert share == pytest.approx(500 / 602)
+    gaps = [re.split(r"\n\[(\d+) characters are left out here\]\n", text) for text in longer]
+    assert [(len(head), len(tail)) for head, _, tail in gaps] == [(99, 99), (99, 99)]
+    assert [int(cut) for _, cut, _ in gaps] == [2, 102]
