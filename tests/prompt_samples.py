@@ -32,7 +32,6 @@ from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
 from speedrunner.methods.prose import Prose
 from speedrunner.methods.react import ReAct
-from speedrunner.methods.skill_folder import SkillFolder
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import MethodState, Objectives, Retrieve, Rollout, programming
@@ -347,7 +346,6 @@ def _prompts_of_actors(made: Samples) -> dict[str, Prompt]:
         **{f"actor_wording_{n}": made.acting(ActorSpec(made.library(12)), n) for n in (1, 2, 3)},
         "actor_notes": made.acting(OPO().agent(NOTES, made.task, made.env)),
         "actor_playbook": made.acting(ACE().agent(PLAYBOOK, made.task, made.env)),
-        "actor_skill_folder": made.acting(SkillFolder().agent(made.policy(12), made.task, made.env)),
     }
 
 
@@ -364,8 +362,6 @@ def _prompts_of_inducers(made: Samples) -> dict[str, Prompt]:
         "inducer_detail": made.inducing(12, sees="detail"),
         "inducer_all_public": made.inducing(12, visibility="all_public"),
         "inducer_prose": made.inducing(0, kind=Prose),
-        "inducer_skill_folder": made.inducing(12, kind=SkillFolder),
-        "inducer_skill_folder_no_interpreter": made.inducing(12, kind=SkillFolder, interpreter="off"),
     }
 
 

@@ -18,7 +18,6 @@ from speedrunner.library.rules import InvalidSkill
 from speedrunner.methods.method_base import (
     TRIES,
     Method,
-    Overflow,
     SleepTools,
     UnfitEnvironment,
     newest_batch,

@@ -24,7 +24,6 @@ from speedrunner.methods import (
     InvalidSkill,
     Library,
     Method,
-    Overflow,
     Policy,
     Sees,
     SleepTools,
@@ -145,14 +144,11 @@ class ASI(Method):
             bounds, from an episode's successful calls, each with a sentence of its thought. `free` has no
             bounds and shows whole turns.
         successful: selects the episodes from which skills are induced, see `select_successful`.
-        overflow: handling of an episode that does not fit the context. `skip` induces nothing from it;
-            `discard` changes nothing in the whole sleep, as in the paper.
         sees: what the inducer sees of an outcome.
     """
 
     style: Style = "original"
     successful: Successful = "better_half"
-    overflow: Overflow = "discard"
     sees: Sees = "score"
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
@@ -172,7 +168,7 @@ class ASI(Method):
         for played in successful:
             proposed = await self._propose(library, played, tools)
             overflowed = any(agent.termination is Termination.CONTEXT_OVERFLOW for agent in tools.agents)
-            if overflowed and self.overflow == "discard":
+            if overflowed:  # as in the paper, nothing changes in the whole sleep
                 tools.take_back("another episode of the batch overflowed the context")
                 return policy
             if proposed.strip():

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
 from functools import partial
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -39,10 +39,6 @@ Returned = TypeVar("Returned")
 TRIES = 3
 """Maximum requests of a role that is to answer once. A retry follows an answer without a valid call, or with
 a call that its tool has refused."""
-
-Overflow = Literal["skip", "discard"]
-"""Handling of a part of a batch that is too long for the model's context. `skip` learns nothing from this
-part, `discard` nothing in the whole sleep, as the paper says of sleeps."""
 
 FEW_TOKENS = 16_000
 """Context tokens below which an agent of a sleep is asked to finish, or a quarter of the context if that is

@@ -14,7 +14,6 @@ METHODS = {
     "opo": "speedrunner.methods.opo:OPO",
     "prose": "speedrunner.methods.prose:Prose",
     "react": "speedrunner.methods.react:ReAct",
-    "skill_folder": "speedrunner.methods.skill_folder:SkillFolder",
     "speedrunner": "speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner",
     "voyager": "speedrunner.methods.voyager.voyager_method:Voyager",
 }

@@ -60,14 +60,12 @@ def skill_rules(
     string_tokens: int | None = None,
     *,
     program: bool = False,
-    documents: bool = False,
 ) -> str:
     """Return the rules for skills, and the abilities of a skill.
 
     Args:
         string_tokens: maximum tokens of one source, which the text states.
         program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
-        documents: the actor reads skills and cannot call them; see `speedrunner.methods.skill_folder`.
     """
     modules = sorted(ALLOWED_MODULES)
     return render(
@@ -78,7 +76,6 @@ def skill_rules(
         modules=modules,
         string_tokens=string_tokens,
         program=program,
-        documents=documents,
     )
 
 

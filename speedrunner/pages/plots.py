@@ -69,7 +69,6 @@ LOOKS: dict[Treatment | None, Look] = {
     VOYAGER: Look("#086658", _LONG_DOT, "^"),
     Treatment(Choice("ace")): Look("#662100", _SHORT, "v"),
     Treatment(Choice("prose")): Look("#6b5b00", _THREE_DOTS, "h"),
-    Treatment(Choice("skill_folder")): Look("#9800e5", _TWO_DOTS, "p"),
     OURS: Look("#10306f", "-", "*"),
     OFF: Look("#c44e00", _DASHED, "X"),
     ASI_STYLE: Look("#1f8dd0", _DOTTED, "D"),

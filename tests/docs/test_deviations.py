@@ -122,7 +122,6 @@ def test_the_page_shows_rows_of_the_table() -> None:
         ("babyai/ace_curator", "- [1] (helped 3, harmed 1) Look around"),
         ("babyai/inducer", '"name":"execute_code"'),
         ("babyai/inducer_asi_style", "The library should contain the behavior that was observed"),
-        ("babyai/inducer_skill_folder", "returns no row now, since no skill runs"),
         ("babyai/optimizer", "new notes that replace the current ones completely"),
         ("babyai/asi", "its successful calls in order, each after the first sentence of the actor's thought"),
         ("babyai/asi_12_skills", "\n# routine_"),
@@ -202,8 +201,6 @@ def test_section_4() -> None:
 
 
 def test_section_5() -> None:
-    assert {config.method.options.get("overflow", "discard") for config in experiments()} == {"discard"}
-    assert method_options("asi")["overflow"] == "discard"
     near_perfect = [claim for claim in claims() if claim.paper == "near-perfect"]
     assert {(claim.low, claim.high) for claim in near_perfect} == {(0.95, None)}
     about = [claim for claim in claims() if claim.paper == "about 67%"]

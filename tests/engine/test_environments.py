@@ -28,7 +28,7 @@ PAPER = ("babyai", "scienceworld", "crafter")
     ("method", "env"),
     [
         *zip(("opo", "asi", "asi_replay"), PAPER, strict=True),
-        *zip(("ace", "skill_folder"), PAPER, strict=False),
+        ("ace", "babyai"),
         *(("speedrunner", env) for env in ("scienceworld", "crafter")),
         ("voyager", "crafter"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 
@@ -58,9 +58,6 @@ class SpeedRunner(Inducer):
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"
 
-    documents: ClassVar[bool] = False
-    """Whether the actor reads skills and cannot call them; the inducer is told."""
-
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return the policy's library as the actor's specification."""
         return ActorSpec(Library(env.primitives).of(self._apply_visibility(policy, env)))
@@ -82,9 +79,7 @@ class SpeedRunner(Inducer):
     def _messages(self, library: Library, history: History, tools: SleepTools) -> list[Message]:
         split, model = self.visibility == "split", tools.model
         has_interpreter = self.interpreter == "on"
-        goal = render(
-            __package__, self.prompt, tools.wording, interpreter=has_interpreter, documents=self.documents
-        )
+        goal = render(__package__, self.prompt, tools.wording, interpreter=has_interpreter)
         string_tokens = model.model_config.role("inducer").string_tokens
         system = self.system_message(
             "system",
@@ -93,9 +88,8 @@ class SpeedRunner(Inducer):
             tools.wording,
             goal=goal,
             world=world(tools.env),
-            rules=skill_rules(tools.env, string_tokens, documents=self.documents),
+            rules=skill_rules(tools.env, string_tokens),
             example=skill_example(),
-            documents=self.documents,
             split=split,
             prose=False,
         )

@@ -17,7 +17,6 @@ from speedrunner.methods import (
     History,
     Library,
     Method,
-    Overflow,
     Policy,
     SleepTools,
     Task,
@@ -45,14 +44,10 @@ class Voyager(Method):
         tries: maximum answers of the actor for one objective (Voyager: 4).
         retrieve: number of programs whose code the programming actor sees, those that fit the objective best
             (Voyager: 5); `all` lists all functions by signature and docstring.
-        overflow: handling of a list of programs that does not fit the context of the programming actor.
-            `skip` ends the rollout, and its programs so far are kept; with `discard`, the sleep changes
-            nothing, as in the paper.
     """
 
     tries: AtLeastOne = 4
     retrieve: Retrieve = 5
-    overflow: Overflow = "discard"
 
     @property
     def sleep_calls(self) -> int:
@@ -92,7 +87,7 @@ class Voyager(Method):
         objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
         batch = history.batch(history.batches()[-1])
         cut = sum(played.termination is Termination.CONTEXT_OVERFLOW for played in batch)
-        if cut and self.overflow == "discard":
+        if cut:  # as in the paper
             tools.fell_short(f"{cut} of {len(batch)} rollouts overflowed the context, so nothing changes")
             return policy
         for played in batch:

@@ -101,9 +101,8 @@ class CodeSession:
         """Run a piece of code.
 
         A text over the session's limit is cut in its middle, and says so. The session restarts if the code
-        does not stop when its time is up, or ends the process; its output is lost then. It also restarts
-        before the code runs if an earlier piece left something behind that sends messages. The text reports
-        both.
+        does not stop when its time is up, or ends the process, or if an earlier piece left something behind
+        that sends messages. Then there is no output, and the text reports it.
 
         Args:
             code: the code to run.
@@ -117,16 +116,9 @@ class CodeSession:
             problem = f"UnicodeEncodeError: {error}"
             return CodeResult(problem, problem)
         child = await self._ensure_process()
-        lost: str | None = None
-        try:
-            child.channel.check_quiet()
-        except ChannelError as error:
-            lost = await self._restart(_why(error, child))
-            child = await self._ensure_process()
         ran = await self._in_thread(child, self._run, child, code, limit_s)
         if isinstance(ran, CodeResult):
-            text = f"[{lost}]\n{ran.text}" if lost else ran.text
-            return CodeResult(text.strip("\n"), ran.error, lost)
+            return ran
         lost = await self._restart(ran)
         return CodeResult(f"[{lost}]", ran, lost)
 
@@ -174,6 +166,7 @@ class CodeSession:
         """Return the result, or why the process has to be replaced; then its output is lost."""
         deadline = time.monotonic() + limit_s + STOP_S
         try:
+            child.channel.check_quiet()
             child.resume()
             child.channel.give(("execute", code, limit_s, self._output_chars), deadline)
             said = child.channel.receive(_DONE, deadline)
@@ -183,7 +176,8 @@ class CodeSession:
         except ChannelError as error:
             return _why(error, child)
         problem = said.error and said.error.partition("\n")[0][:ERROR_CHARS]
-        return CodeResult(said.text[: self._output_chars + NOTE_CHARS], problem)
+        text = said.text[: self._output_chars + NOTE_CHARS]
+        return CodeResult(text.strip("\n"), problem)
 
     def _end(self) -> None:
         if self._child is not None:

@@ -15,7 +15,6 @@ from speedrunner.methods.ace import ACE
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.opo import OPO
 from speedrunner.methods.react import ReAct
-from speedrunner.methods.skill_folder import SkillFolder
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.methods.voyager.voyager_method import Voyager
 from speedrunner.store.records import Policy
@@ -61,7 +60,7 @@ def test_sections_are_one_blank_line_apart(skills: int, options: dict[str, objec
 @pytest.mark.parametrize("wording", range(4))
 def test_all_methods_read_one_prompt_until_a_library_has_skills(wording: int, babyai: Samples) -> None:
     prompts = set()
-    for method in (ReAct(), OPO(), ACE(), ASI(), SkillFolder(), SpeedRunner(), Voyager()):
+    for method in (ReAct(), OPO(), ACE(), ASI(), SpeedRunner(), Voyager()):
         spec = method.agent(method.initial(), babyai.task, babyai.env)
         prompts.add(spec.messages(babyai.env, babyai.opening, wording)[0].content)
     (plain,) = prompts

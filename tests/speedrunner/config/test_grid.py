@@ -253,7 +253,7 @@ class TestThePaper_sExperiments:
             *(("main", 51), ("models", 153), ("open-models", 153), ("ablations", 15), ("interpreter", 24)),
             ("zombies", 36),
             *(("shift", 24 + 9), ("replay", 9), ("truncation", 18)),
-            *(("modality", 72), ("wording", 48), ("sensitivity", 111)),
+            *(("modality", 60), ("wording", 48), ("sensitivity", 111)),
         ],
     )
     def test_each_has_its_runs_with_the_paper_s_numbers(self, name: str, count: int) -> None:

@@ -24,7 +24,7 @@ from tests.toy_env import Racetrack
 
 RACETRACK = "env=tests.toy_env:Racetrack"
 LEARNING = sorted(METHODS.keys() - {"react"})
-INDUCING = ("prose", "skill_folder", "speedrunner")
+INDUCING = ("prose", "speedrunner")
 """Those whose inducer may edit whenever it likes, or have nothing to change."""
 LLM_SLEEPS = sorted(METHODS.keys() - {"react", "voyager"})
 """Those whose sleeps ask a model."""
@@ -95,7 +95,7 @@ def test_a_whole_run(whole: ScriptedRun) -> None:
     assert learnt == (whole.data.settings.method.name != "react")
 
 
-@pytest.mark.parametrize("whole", ["ace", "opo", "skill_folder", "voyager"], indirect=True)
+@pytest.mark.parametrize("whole", ["ace", "opo", "voyager"], indirect=True)
 async def test_a_run_may_start_with_what_another_one_has_learnt(corridor: Runs, whole: ScriptedRun) -> None:
     """As in the distribution shift: the library, the notes, the objectives."""
     method = whole.data.settings.method.name
@@ -159,7 +159,6 @@ async def test_a_sleep_that_is_cut_off_by_its_call_limit(corridor: Runs, method:
     [
         ("ace", lambda request: "change_playbook" in request.tools and "Walk on." in request.task),
         ("opo", asks),
-        ("skill_folder", asks),
         ("asi_replay", lambda request: "stride" in request.tools and request.turn == 0),
         ("voyager", lambda request: "run_program" in request.tools and "def leave_start(" in request.task),
     ],
