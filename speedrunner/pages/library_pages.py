@@ -7,10 +7,9 @@ import msgspec
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.library import Library
 from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, html_table, link, page_part
-from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight, show_edits
+from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight
 from speedrunner.results.skill_table import frame_skills, skill_history
 from speedrunner.results.writing import list_rows
-from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Message, SleepRecord, Turn
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -86,7 +85,6 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         "sleeps": {sleep.sleep for sleep in run.sleeps},
         "numbers": _list_numbers(record),
         "versions": run.policies.versions(),
-        "edits": show_edits(_library_before(run, record), record.edits),
         **page_part(list_turns(record), page, TURNS),
     }
 
@@ -119,11 +117,3 @@ def list_turns(record: SleepRecord) -> list[tuple[str, list[Message], Turn]]:
             conversations.add(turn.conversation)
             turns.append(("" if place else agent.role, prompt, turn))
     return turns
-
-
-def _library_before(run: RunData, record: SleepRecord) -> Library | None:
-    """Return the library that a sleep edited; `None` if it is no longer stored."""
-    try:
-        return Library(()).of(run.policies.load(record.sleep - 1))
-    except InvalidPolicy:
-        return None

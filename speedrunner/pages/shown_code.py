@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
@@ -93,38 +93,6 @@ class Diff(msgspec.Struct, frozen=True):
     lines: list[str]
     added: int
     removed: int
-
-
-class ShownEdit(msgspec.Struct, frozen=True):
-    """One requested edit.
-
-    Attributes:
-        what: action and names, such as `rename walk to go`.
-        error: why it was refused; `None`: accepted.
-        diffs: the text that it writes or replaces.
-    """
-
-    what: str
-    error: str | None
-    diffs: list[Diff]
-
-
-def show_edits(before: Library | None, edits: Sequence[Edit]) -> list[ShownEdit]:
-    """Return edits with their texts as diffs.
-
-    Args:
-        before: the library before the first edit, whose skills a new text replaces; `None` if unknown.
-    """
-    sources = {} if before is None else list_sources(before)
-    shown = []
-    for edit in edits:
-        diffs = []
-        if edit.source is not None:
-            diffs = [compare_texts(edit.name, sources.get(edit.name, ""), edit.source)]
-        elif edit.old is not None and edit.new is not None:
-            diffs = [compare_texts(edit.name, edit.old, edit.new)]
-        shown.append(ShownEdit(describe_edit(edit), edit.error, diffs))
-    return shown
 
 
 def describe_edit(edit: Edit) -> str:

@@ -23,6 +23,7 @@ from speedrunner.pages.html_parts import Context, NotFound, cut, stylesheet, tem
 from speedrunner.pages.run_page import run_page
 from speedrunner.pages.shown_code import (
     count_calls,
+    describe_edit,
     describe_result,
     highlight,
     limit_calls,
@@ -88,7 +89,7 @@ class Site:
         self._templates.filters |= {"highlighted": highlight, "capped": cut, "turn_link": turn_link}
         self._templates.filters |= {
             function.__name__: function
-            for function in (limit_calls, count_calls, list_texts, write_call, describe_result)
+            for function in (limit_calls, count_calls, list_texts, write_call, describe_edit, describe_result)
         }
 
     def answer(self, path: str) -> Answer:

@@ -117,17 +117,16 @@ def test_a_turn_has_code_and_output(slept: Path) -> None:
     assert re.findall("<summary>(.*?) prompt", text) == ["System", "User"]
 
 
-def test_nothing_but_code_and_reasons_of_edits_occurs_twice_on_the_page(slept: Path) -> None:
+def test_nothing_but_reasons_of_edits_occurs_twice_on_the_page(slept: Path) -> None:
     text = Elements(shown(slept, "sleep/0001/1.html")).text
     for once in (
         "10 episodes",
         "go was added.",
         "I am not sure.",
         "The library was stored.",
-        "+    return go_forward()",
+        "return go_forward()",
     ):
         assert text.count(once) == 1, once
-    assert text.count("return go_forward()") == 2
     assert text.count("it is used") == 2
 
 
@@ -145,4 +144,4 @@ def test_edits_without_a_conversation_are_shown_in_the_list(slept: Path) -> None
         run.write_sleep(record)
     text = Elements(shown(slept, "sleep/0002/1.html")).text
     assert "No agent took part in this sleep." in text
-    assert "+    return go_forward()" in text
+    assert "accepted write go" in " ".join(text.split())
