@@ -21,7 +21,7 @@ from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import Clock, Tool, Toolbox, ToolReply, run_agent
 from speedrunner.library.library import Library
-from speedrunner.store.history import History, Sees, visible
+from speedrunner.store.history import History, Sees, visible_outcome
 from speedrunner.store.records import (
     AgentRecord,
     Edit,
@@ -242,7 +242,7 @@ class SleepTools:
         else:
             played = await self._play_twice(partial(self._play_episode, number, task, spec))
             self._journal.add_episode(number, played)
-        return msgspec.structs.replace(played, outcome=visible(played.outcome, self._method.sees))
+        return msgspec.structs.replace(played, outcome=visible_outcome(played.outcome, self._method.sees))
 
     async def _play_twice(self, play: Callable[[], Awaitable[Trajectory]]) -> Trajectory:
         for _ in range(2):

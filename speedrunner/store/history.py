@@ -47,7 +47,7 @@ FOLDERS = ("trajectories", "policies", "sleeps")
 Json = dict[str, Any]
 
 
-def visible(outcome: Outcome | None, sees: Sees) -> Outcome | None:
+def visible_outcome(outcome: Outcome | None, sees: Sees) -> Outcome | None:
     """Return the part of an outcome that a learner sees; `detail` is empty if it sees the score alone."""
     if outcome is None or sees == "detail":
         return outcome
@@ -162,9 +162,8 @@ class History:
             yield msgspec.structs.replace(record, sleep=record.sleep + part.shift, episodes=episodes)
 
     def _shown(self, trajectory: Trajectory, shift: int) -> Trajectory:
-        return msgspec.structs.replace(
-            trajectory, policy=trajectory.policy + shift, outcome=visible(trajectory.outcome, self.sees)
-        )
+        outcome = visible_outcome(trajectory.outcome, self.sees)
+        return msgspec.structs.replace(trajectory, policy=trajectory.policy + shift, outcome=outcome)
 
     def _write(self, part: Part, folder: Path) -> None:
         """Write one run's part into the folders, with its numbers in the whole history."""
