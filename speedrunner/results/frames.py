@@ -124,11 +124,9 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
     Args:
         book: the prices.
     """
-
     import numpy
     import pandas
 
-    all_tokens: Any = run.columns.usage
     columns, models = run.columns, [model for _, model in run.columns.kinds]
     labels = [Labels.of(own) for own in columns.labels]
     found: dict[str, Any] = {**vars(columns), "model": pandas.array(models, dtype="str").take(columns.kind)}
@@ -142,9 +140,9 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
     found["cacheable"] = pandas.arrays.IntegerArray(columns.cacheable, columns.cacheable < 0)
     found["usd"] = numpy.full(len(columns.kind), numpy.nan)
     if book.prices is not None:
-        usd: Any = book.prices.cost(all_tokens)
-        found["usd"][columns.is_reported] = usd[columns.is_reported]
-    return pandas.DataFrame({name: found[name] for name in REQUEST_TYPES}).astype(REQUEST_TYPES)
+        usd = book.prices.cost(found["usage"])
+        found["usd"] = numpy.where(columns.is_reported, usd, numpy.nan)
+    return pandas.DataFrame({name: found[name] for name in REQUEST_TYPES}, copy=False).astype(REQUEST_TYPES)
 
 
 def _share_warm_ups(rows: Sequence[EpisodeRow], costs: RunCosts) -> dict[int, float]:

@@ -91,7 +91,11 @@ class Runs:
             for place, (name, value) in enumerate(zip(NAMES, values, strict=True)):
                 frame.insert(place, name, value)
             frames.append(frame)
-        return pandas.concat(frames, ignore_index=True)
+        columns = {  # one after the other, so that at most one is in memory twice
+            name: pandas.concat([frame.pop(name) for frame in frames], ignore_index=True)
+            for name in [*frames[0]]
+        }
+        return pandas.DataFrame(columns, copy=False)
 
 
 def load(path: Path | str) -> Run:

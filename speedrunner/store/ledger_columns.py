@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -125,5 +126,5 @@ def _make_columns(rows: Sequence[_StoredRow], kinds: dict[tuple[bytes, str], int
 def _make_tokens(usages: Sequence[Usage | None]) -> Ints:
     """Return an array of four rows: the fields of `Usage`."""
     nothing = astuple(Usage())
-    flat = np.array([nothing if usage is None else astuple(usage) for usage in usages], np.int64)
-    return flat.reshape(-1, len(nothing)).T
+    flat = chain.from_iterable(nothing if usage is None else astuple(usage) for usage in usages)
+    return np.fromiter(flat, np.int64).reshape(-1, len(nothing)).T
