@@ -22,36 +22,23 @@ from speedrunner.config.names import run_name
 from speedrunner.config.schema import to_mapping
 from speedrunner.library.definition import HEADER
 from speedrunner.plain.plain_yaml import write_yaml
+from speedrunner.store import records
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.policies import PolicyStore
-from speedrunner.store.records import (
-    AgentRecord,
-    CallNode,
-    Edit,
-    Message,
-    Policy,
-    Skill,
-    SleepRecord,
-    Termination,
-    Trajectory,
-    Turn,
-)
+from speedrunner.store.records import CallNode, Skill, Termination, Turn
 from speedrunner.store.stored_run import State
 from tests.speedrunner.run_samples import process
 
 METHODS = ("react", "opo", "asi", "speedrunner")
-FAMILIES = (["env=scienceworld", "env.family=3"], ["env=scienceworld", "env.family=4"])
-CONDITIONS = [
-    *product([["env=crafter"]], (*METHODS, "voyager")),
-    *product((*FAMILIES, ["env=babyai"]), METHODS),
-]
+PLACES = (["env=scienceworld", "env.family=3"], ["env=scienceworld", "env.family=4"], ["env=babyai"])
+CONDITIONS = [*product([["env=crafter"]], (*METHODS, "voyager")), *product(PLACES, METHODS)]
 """The paper's main comparison."""
 
 REQUESTS = {"crafter": 200, "scienceworld": 100, "babyai": 15}
 """Requests of an episode, on average."""
 
 WRITTEN = {"asi": 3, "speedrunner": 2, "voyager": 50}
-"""Functions that each sleep adds; SpeedRunner changes as many."""
+"""Functions that each sleep adds."""
 
 MODEL = "qwen3.5-27b"
 RUN = ("seed", "rollouts", "sleep_every", "eval_every", "test_episodes")
@@ -73,20 +60,20 @@ class _Invented:
         self.folder = out / run_name(self.config)
         self.random = random.Random(self.folder.name)
         self.files: dict[str, list[bytes]] = {"requests.jsonl": [], "episodes.jsonl": []}
-        self.skills: dict[str, Skill] = {}
         self.sources: dict[str, str] = {}
 
     def write(self) -> Path:
-        run, learns = self.config.run, self.config.method.name != "react"
+        run, method = self.config.run, self.config.method.name
         self.folder.mkdir(parents=True)
-        stored = {"run": {name: getattr(run, name) for name in RUN}, "env": to_mapping(self.config)["env"]}
-        stored |= {"method": {"name": self.config.method.name}, "model": {"name": MODEL}}
+        stored = {"run": {"dir": str(self.folder), **{name: getattr(run, name) for name in RUN}}}
+        stored |= {"env": to_mapping(self.config)["env"]}
+        stored |= {"method": {"name": method}, "model": {"name": MODEL}}
         (self.folder / "config.yaml").write_text(write_yaml(stored))
         self._add("processes.jsonl", process(load_model_config(MODEL)))
         self._add("state.json", State(secret="s"))
         self._save_policy(0)
         for point in range(0, run.rollouts + 1, run.eval_every):
-            sleeps = point // run.sleep_every if learns else 0
+            sleeps = point // run.sleep_every if method != "react" else 0
             for batch in range(max(0, point - run.eval_every) // run.sleep_every, sleeps):
                 for number in range(batch * run.sleep_every, (batch + 1) * run.sleep_every):
                     self._play(f"trajectories/batch_{batch:04d}.jsonl", f"train/{number:04d}", batch, point)
@@ -104,13 +91,12 @@ class _Invented:
     def _play(self, file: str, key: str, policy: int, point: int) -> None:
         phase, mean = key.partition("/")[0], REQUESTS[self.config.env.name]
         count = max(1, round(self.random.gauss(mean, mean / 5)))
-        turns = [self._turn(self._request(phase, policy, key)) for _ in range(count)]
         score = round(self.random.random() * (0.5 + policy / 60), 3)
-        task = Task(self.config.env.name, "invented", int(key[-4:]) + 1000 * (phase == "test"))
-        played = Trajectory(
-            episode=key, task=task, policy=policy, attempt=1, turns=turns, seconds=60.0,
+        played = records.Trajectory(
+            episode=key, policy=policy, attempt=1, seconds=60.0, outcome=Outcome(score, score > 0.9, {}),
+            task=Task(self.config.env.name, "invented", int(key[-4:]) + 1000 * (phase == "test")),
+            turns=[self._turn(self._request(phase, policy, key)) for _ in range(count)],
             termination=self.random.choice((Termination.SUBMITTED, Termination.CALL_LIMIT)),
-            outcome=Outcome(score, score > 0.9, {}),
         )  # fmt: skip
         self._add(file, played)
         self._add("episodes.jsonl", summarize_episode(played, phase, point))
@@ -128,42 +114,30 @@ class _Invented:
         return usage
 
     def _turn(self, usage: Usage) -> Turn:
-        move = CallNode("move", "primitive", {"to": "north"}, "You see a tree.", actions=1)
-        executed, public = move, [name for name, skill in self.skills.items() if skill.public]
-        if public and self.random.random() < 0.3:
-            name = self.random.choice(public)
+        executed = CallNode("move", "primitive", {"to": "north"}, "You see a tree.", actions=1)
+        if self.sources and self.random.random() < 0.3:
+            name, below = self.random.choice([*self.sources]), [executed] * 3
             error = "ValueError: no way" if self.random.random() < 0.05 else None
-            executed = CallNode(name, "skill", {"steps": 3}, "done", error, 3, calls=[move] * 3)
-        seen = Message("tool", "You see a tree 3 steps north and a stone 2 steps east. " * 4)
+            executed = CallNode(name, "skill", {"steps": 3}, "done", error, 3, calls=below)
+        seen = records.Message("tool", "You see a tree 3 steps north and a stone 2 steps east. " * 4)
         call = ToolCall(executed.name, {"steps": 3})
         return Turn([seen], "I shall go on.", usage, 0.9, call=call, executed=executed)
 
     def _sleep(self, number: int) -> None:
-        written, method = WRITTEN.get(self.config.method.name, 0), self.config.method.name
-        usages = [self._request("sleep", number - 1, f"sleep/{number:04d}", "inducer") for _ in range(20)]
-        changed = self.random.sample(
-            [*self.skills], min(written, len(self.skills)) * (method == "speedrunner")
-        )
-        names = [*changed, *(f"skill_{len(self.skills) + new}" for new in range(written))]
-        for name in names:
-            self._define(name, number)
-        agent = AgentRecord("inducer", [Turn([], "", each, 0.9) for each in usages], Termination.SUBMITTED)
-        edits = [Edit("write", name) for name in names]
-        record = SleepRecord(sleep=number, rollouts=10, attempt=1, edits=edits, seconds=60.0, agents=[agent])
-        self._add(f"sleeps/{number:04d}.json", record)
+        for _ in range(WRITTEN.get(self.config.method.name, 0)):
+            lines = [f"def skill_{len(self.sources)}() -> str:", f'    """Walk {number} steps."""']
+            lines += ["    if 'tree' in move('north'):", "        move('east')"] * self.random.randrange(1, 8)
+            lines += [f"    {each}()" for each in self.random.sample([*self.sources], bool(self.sources))]
+            self.sources[f"skill_{len(self.sources)}"] = "\n".join([*lines, "    return move('north')"])
+        key = f"sleep/{number:04d}"
+        turns = [Turn([], "", self._request("sleep", number - 1, key, "inducer"), 0.9) for _ in range(20)]
+        agents = [records.AgentRecord("inducer", turns, Termination.SUBMITTED)]
+        fields = {"rollouts": 10, "attempt": 1, "edits": [], "seconds": 60.0, "agents": agents}
+        self._add(f"sleeps/{number:04d}.json", records.SleepRecord(sleep=number, **fields))
         self._save_policy(number)
-
-    def _define(self, name: str, sleep: int) -> None:
-        """Write or rewrite a function that calls one of the others."""
-        lines = [f"def {name}(steps: int = {sleep}) -> str:", f'    """Walk {sleep} steps."""']
-        for turn in range(self.random.randrange(1, 8)):
-            lines += [f"    if steps > {turn} and 'tree' in move('north'):", "        move('east')"]
-        lines += [f"    {each}(steps)" for each in self.random.sample([*self.sources], len(self.sources) > 0)]
-        self.sources[name] = "\n".join([*lines, "    return move('north')"])
-        created = self.skills[name].created if name in self.skills else sleep
-        self.skills[name] = Skill(name=name, public=len(name) % 3 > 0, created=created, edited=sleep)
 
     def _save_policy(self, version: int) -> None:
         module = "\n\n\n".join([HEADER, *self.sources.values()]) + "\n" if self.sources else ""
-        policy = Policy(version=version, module=module, skills=tuple(self.skills.values()))
+        skills = [Skill(name=name, public=True, created=1, edited=1) for name in self.sources]
+        policy = records.Policy(version=version, module=module, skills=tuple(skills))
         PolicyStore(self.folder / "policies").save(policy)
