@@ -181,7 +181,8 @@ def comparison_page(compared: Comparable, first: str, second: str, root: str) ->
     """
     one, other = compared.find(first), compared.find(second)
     found = compare([one, other])
-    point, pairs = found[-1].rollouts, [*pair_runs(one, other).values()]
+    point = found[-1].rollouts
+    pairs = [*pair_runs(one, other, point).values()]
     names = [side.names[1] for side in (one, other)]
     if names[0] == names[1]:
         names = [one.title, other.title]

@@ -36,7 +36,7 @@ from speedrunner.results.claims import (
 )
 from speedrunner.results.conditions import OURS, REACT, Condition, group_runs
 from speedrunner.results.means import Spread
-from speedrunner.results.pairing import estimate_difference
+from speedrunner.results.pairing import estimate_difference, pair_runs
 from speedrunner.results.paper import list_published, paper_tables
 from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
@@ -170,7 +170,7 @@ def summarize(conditions: Sequence[Condition]) -> list[str]:
     for react in (each for each in conditions if each.identity.treatment == REACT):
         others = [each for each in conditions if each != react and each.names[::2] == react.names[::2]]
         others.sort(key=lambda each: each.identity.treatment != OURS)
-        common = [point for other in others[:1] for point in other.points if point in react.points]
+        common = [point for other in others[:1] for point in other.points if pair_runs(react, other, point)]
         if not common:
             continue
         before, after = (side.estimate(common[-1], "output") for side in (react, others[0]))

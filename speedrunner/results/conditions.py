@@ -28,6 +28,9 @@ OWN = (*("run.seed", "run.start_from", "run.carry_history", "run.wording", "libr
 LENGTH = ("run.rollouts", "run.eval_every")
 """Keys that do not distinguish conditions: values at a common checkpoint do not depend on them."""
 
+SLEEP_EVERY = "run.sleep_every"
+"""A key without effect on evaluations of a stored policy. Any other key that a run lacks has its default."""
+
 BABYAI, CRAFTER = Choice("babyai"), Choice("crafter")
 FAMILIES = THIRD, FOURTH = tuple(Choice("scienceworld", {"family": family}) for family in (3, 4))
 """The environments whose mean the paper reports as ScienceWorld."""
@@ -129,7 +132,9 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         model) are part of their method's name. Also a line for each run that is left out because another one
         has the same condition and seed (the one with more finished checkpoints is used).
     """
-    described = [(run, _list_settings(run)) for run in runs]
+    listed = [_list_settings(run) for run in runs]
+    usual = dict.fromkeys(key for settings in listed for key in settings if key != SLEEP_EVERY)
+    described = [(run, usual | settings) for run, settings in zip(runs, listed, strict=True)]
     comparable: dict[tuple[Choice, ModelVariant], list[dict[str, Any]]] = {}
     for run, settings in described:
         comparable.setdefault((run.condition.env, run.condition.model), []).append(settings)
@@ -184,7 +189,7 @@ def _list_settings(run: RunResult) -> dict[str, Any]:
         and not key.startswith(NAMED)
         and key not in OWN
         and key not in LENGTH
-        and not (evaluates and key == "run.sleep_every")
+        and not (evaluates and key == SLEEP_EVERY)
     }
 
 

@@ -35,11 +35,22 @@ class CannotCompare(Exception):
     """The chosen runs do not exist, or have nothing in common that could be compared."""
 
 
-def pair_runs(first: Condition, second: Condition) -> dict[int, tuple[RunResult, RunResult]]:
-    """Return the runs to compare, by seed: those with equal seeds, or the only run of each side."""
+def pair_runs(
+    first: Condition, second: Condition, point: int | None = None
+) -> dict[int, tuple[RunResult, RunResult]]:
+    """Return the runs to compare, by seed: those with equal seeds, or the only run of each side.
+
+    Args:
+        point: a checkpoint that both runs of a pair must have finished.
+    """
+    pairs = {seed: (run, second.runs[seed]) for seed, run in first.runs.items() if seed in second.runs}
     if len(first.runs) == len(second.runs) == 1:
-        return {0: (first.first, second.first)}
-    return {seed: (run, second.runs[seed]) for seed, run in first.runs.items() if seed in second.runs}
+        pairs = {0: (first.first, second.first)}
+    return {
+        seed: runs
+        for seed, runs in pairs.items()
+        if point is None or all(point in run.points for run in runs)
+    }
 
 
 def subtract_values(first: RunResult, second: RunResult, point: int, column: str) -> pandas.Series[float]:
@@ -50,8 +61,8 @@ def subtract_values(first: RunResult, second: RunResult, point: int, column: str
 
 def estimate_difference(first: Condition, second: Condition, point: int, column: str) -> Estimate | None:
     """Return the second side's mean minus the first's, over pairs of equal seed and task, with its interval;
-    `None` without pairs."""
-    pairs = pair_runs(first, second)
+    `None` without pairs. Seeds without a finished evaluation on both sides have none."""
+    pairs = pair_runs(first, second, point)
     return estimate_mean({seed: subtract_values(*runs, point, column) for seed, runs in pairs.items()})
 
 
@@ -84,7 +95,8 @@ def split_conditions(runs: Sequence[RunResult]) -> list[Condition]:
 
 
 def find_common_points(sides: Sequence[Condition]) -> list[int]:
-    """Return the checkpoints that all conditions have finished.
+    """Return the checkpoints that a run of each condition and the first condition's run of its pair have
+    finished.
 
     Raises `CannotCompare`: there is none, the conditions play different environments, or two of them share no
     seed.
@@ -97,11 +109,15 @@ def find_common_points(sides: Sequence[Condition]) -> list[int]:
             )
         if not pair_runs(first, side):
             raise CannotCompare(f"{side.first.path} and {first.first.path} have no seed in common")
-    points = [point for point in first.points if all(point in side.points for side in others)]
+    points = [point for point in first.points if all(pair_runs(first, side, point) for side in others)]
     if not points:
         raise CannotCompare(
             "no checkpoint was finished by all conditions: "
-            + "; ".join(f"{side.first.path} has {_join_points(side.points) or 'none'}" for side in sides)
+            + "; ".join(
+                f"{run.path} has {_join_points(run.points) or 'none'}"
+                for side in sides
+                for run in side.runs.values()
+            )
         )
     return points
 
@@ -205,7 +221,7 @@ def list_task_differences(first: Condition, second: Condition, point: int) -> li
             on="task",
             suffixes=("_0", "_1"),
         )
-        for one, other in pair_runs(first, second).values()
+        for one, other in pair_runs(first, second, point).values()
     )
     found: list[tuple[Any, TaskDifference]] = []
     tasks: Iterator[tuple[Any, pandas.DataFrame]] = iter(both.groupby(level="task", sort=False))

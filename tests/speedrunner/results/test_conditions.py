@@ -58,6 +58,16 @@ def test_runs_with_other_settings_have_these_in_their_names() -> None:
     ]
 
 
+def test_a_key_that_other_runs_lack_has_its_default_there() -> None:
+    usual = summary()
+    role = structs.replace(usual.config.model, actor={"temperature": 0.1})
+    runs = summary(seed=1), replace(usual, config=structs.replace(usual.config, model=role))
+    assert names(*runs) == [
+        ("babyai", "react (model.actor.temperature=0.1)", [0]),
+        ("babyai", "react (model.actor.temperature=default)", [1]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("section", "change"),
     [

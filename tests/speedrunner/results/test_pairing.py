@@ -202,6 +202,24 @@ def test_conditions_are_paired_by_seed(tmp_path: Path) -> None:
     assert found.mean == -0.5
 
 
+def test_seeds_are_paired_at_checkpoints_that_both_sides_have_finished(tmp_path: Path) -> None:
+    whole, seeds = {0: {1: 0.0, 2: 0.5}}, [{**CONFIG["run"], "seed": seed} for seed in (0, 1)]
+    one, *others = [run(tmp_path / f"one{each['seed']}", whole, run=each) for each in seeds]
+    two = [
+        run(tmp_path / f"two{seed}", scores, run=seeds[seed], method={"name": "asi"})
+        for seed, scores in enumerate(({0: {1: 0.0, 2: 0.75}}, {0: {1: 1.0}}))  # the fast episode alone
+    ]
+    sides = split_conditions(frames(one, *others, *two))
+    difference = compare(sides)[1].difference
+    assert difference is not None
+    assert (difference.mean, difference.count) == (0.125, 2)
+    assert [each.difference for each in list_task_differences(*sides, 0)] == [0.25, 0.0]
+    apart = [side(sides[0].runs[1]), *sides[1:]]
+    assert [*apart[0].runs] == [1]
+    with pytest.raises(CannotCompare, match=r"one1 has 0; .*two0 has 0; .*two1 has none"):
+        compare(apart)
+
+
 def test_runs_of_one_condition_are_compared_over_seeds_and_equal_seeds_one_by_one(tmp_path: Path) -> None:
     seeds = [run(tmp_path / f"seed{seed}", SAME, run={**CONFIG["run"], "seed": seed}) for seed in (0, 1)]
     other = run(tmp_path / "other", SAME, method={"name": "asi"})
