@@ -158,7 +158,8 @@ def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
     if model_config.id is not None:
         folder = weights.cached_folder(model_config.id, model_config.revision)
     if folder is None or not (folder / weights.CONFIG).exists():
-        return read_yaml_file(SHAPES)["shapes"].get(model_config.shape)
+        shapes: dict[str, dict[str, Any]] = read_yaml_file(SHAPES)["shapes"]
+        return shapes.get(str(model_config.shape))
     return weights.read_json(folder / weights.CONFIG) or None
 
 
