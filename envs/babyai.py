@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from envs.text_env import (
     Description,
     EpisodeOver,
-    InvalidOption,
     Limits,
     Opening,
     Outcome,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from envs.babyai_level import MixedLevel
 
 TASKS = ("pick_up_seq_go_to",)
-MAX_DISTRACTORS = 12
+Distractors = Annotated[int, msgspec.Meta(ge=0, le=12)]
 """With more distractors, the room is so full that in hardly any drawn world all objects are within reach."""
 
 SPLIT_SEED = 42
@@ -50,8 +51,6 @@ class BabyAI(TextEnv):
     Args:
         num_dists: objects in the room beyond the two that the mission needs (BALROG: 0).
         description: how much the agents' prompts say about the rules.
-
-    Raises `InvalidOption`: `num_dists` is out of range.
     """
 
     name = "babyai"
@@ -66,11 +65,7 @@ class BabyAI(TextEnv):
         Primitive(action, inspect.Signature(return_annotation=str), doc) for action, doc in ACTIONS.items()
     )
 
-    def __init__(self, *, num_dists: int = 0, description: Description = "paper") -> None:
-        if not 0 <= num_dists <= MAX_DISTRACTORS:
-            raise InvalidOption(
-                f"option 'num_dists' of babyai must be from 0 to {MAX_DISTRACTORS}, not {num_dists}"
-            )
+    def __init__(self, *, num_dists: Distractors = 0, description: Description = "paper") -> None:
         self.description = read_description(__file__, description)
         self._num_dists = num_dists
         self._level: MixedLevel | None = None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from envs import crafter_text
 from envs.crafter_text import View
 from envs.text_env import (
     Description,
     EpisodeOver,
-    InvalidOption,
     Limits,
     Opening,
     Outcome,
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 TASKS = ("default",)
 READ = "get_current_observation"
-MOST_ZOMBIES = 100
-"""Highest zombie frequency. Above it, a chunk would aim at more zombies than it has cells."""
+ZombieFrequency = Annotated[float, msgspec.Meta(ge=0, le=100)]
+"""Above 100, a chunk would aim at more zombies than it has cells."""
 
 WORLD_SEEDS = range(2**31 - 1)
 
@@ -65,8 +66,6 @@ class Crafter(TextEnv):
         view: whether an observation lists the nearest cell of each kind, or all cells in sight, ripe plants
             and unlocked achievements, as upstream's picture and `info` do.
         description: how much the agents' prompts say about the rules.
-
-    Raises `InvalidOption`: `zombie_frequency` is out of range.
     """
 
     name = "crafter"
@@ -91,15 +90,10 @@ class Crafter(TextEnv):
     def __init__(
         self,
         *,
-        zombie_frequency: float = 1.0,
+        zombie_frequency: ZombieFrequency = 1.0,
         view: View = "nearest",
         description: Description = "paper",
     ) -> None:
-        if not 0 <= zombie_frequency <= MOST_ZOMBIES:
-            raise InvalidOption(
-                f"option 'zombie_frequency' of crafter must be from 0 to {MOST_ZOMBIES}, "
-                f"not {zombie_frequency}"
-            )
         achievements = "\n".join(f"{n}. {name}" for n, name in enumerate(ACHIEVEMENTS, start=1))
         text = read_description(__file__, description)
         self.description = text.format(read=READ, achievements=achievements, seen=SEEN[view])
@@ -108,16 +102,12 @@ class Crafter(TextEnv):
         self._game: Game | None = None
 
     @classmethod
-    def splits(cls, *, seed: int = 0) -> Split:
+    def splits(cls, *, seed: Annotated[int, msgspec.Meta(ge=0)] = 0) -> Split:
         """Return 200 training and 30 test worlds.
 
         Args:
             seed: the paper's top-level seed. The paper has three and does not name them; ours are 0, 1 and 2.
-
-        Raises `InvalidOption`: `seed` is negative.
         """
-        if seed < 0:
-            raise InvalidOption(f"option 'seed' of crafter must be a whole number from 0, not {seed}")
         return Split.drawn(cls.name, TASKS[0], WORLD_SEEDS, seed)
 
     @classmethod

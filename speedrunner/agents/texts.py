@@ -13,7 +13,7 @@ from serving.usage import Usage
 from speedrunner.agents.reading import headline, summary_lines, trajectory_lines, turn_lines, write_call
 from speedrunner.plain.console import shorten
 from speedrunner.store.episode_summary import list_exchanges
-from speedrunner.store.records import Message, SleepRecord, Termination, Trajectory, Turn
+from speedrunner.store.records import Message, SleepRecord, Trajectory, Turn
 from speedrunner.store.run_data import RunData
 
 CALL_CHARS, ERROR_CHARS = 80, 160
@@ -129,19 +129,9 @@ def find_first_error(turns: list[Turn]) -> int | None:
 
 
 def _describe_end(trajectory: Trajectory) -> str:
-    turns, outcome = trajectory.turns, trajectory.outcome
-    score = 0.0 if outcome is None else outcome.score
-    actions = sum(turn.executed.actions for turn in turns if turn.executed is not None)
-    last = next((turn for turn in reversed(turns) if turn.executed is not None), None)
-    return {
-        Termination.CALL_LIMIT: f"Reached the limit of LLM calls after {len(turns)}",
-        Termination.ACTION_LIMIT: f"Reached the limit of actions after {actions}",
-        Termination.WALL_CLOCK: f"Reached the time limit after {trajectory.seconds:,.0f} s",
-        Termination.CONTEXT_OVERFLOW: f"Outgrew the context after {len(turns)} LLM calls",
-        Termination.REPEAT_LIMIT: f"Reached the limit of repeated calls after {len(turns)} LLM calls",
-        Termination.SUBMITTED: f"Submitted with score {score:.3g}",
-        Termination.FAILURE: "The environment ended the episode" + (f" at {_call_of(last)}" if last else ""),
-    }.get(trajectory.termination, f"Ended by {trajectory.termination}")
+    actions = sum(turn.executed.actions for turn in trajectory.turns if turn.executed is not None)
+    made = f"{len(trajectory.turns)} LLM calls and {actions} actions"
+    return f"Ended by {trajectory.termination} after {made}"
 
 
 def describe_skill_calls(turns: list[Turn]) -> str:

@@ -56,15 +56,9 @@ class Playbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     items: list[Item] = []
     next: int = 1
 
-    @property
-    def text(self) -> str:
-        """Return the playbook as the actor and the reflector read it; empty without items."""
-        return render(__package__, "ace/playbook", items=self.items, counted=False) if self.items else ""
-
-    @property
-    def counted_text(self) -> str:
-        """Return the playbook with its counters, as the curator reads it; empty without items."""
-        return render(__package__, "ace/playbook", items=self.items, counted=True) if self.items else ""
+    def text(self, *, counted: bool = False) -> str:
+        """Return the playbook, with its counters for the curator alone; empty without items."""
+        return render(__package__, "ace/playbook", items=self.items, counted=counted) if self.items else ""
 
     def count(self, helpful: list[int], harmful: list[int]) -> Playbook:
         """Return it with the counters of these items increased by one episode."""
@@ -122,7 +116,7 @@ class ACE(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives and the playbook."""
-        return ActorSpec(Library(env.primitives), decode_playbook(policy).text)
+        return ActorSpec(Library(env.primitives), decode_playbook(policy).text())
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the reflector and the curator work on one episode of the batch after another.
@@ -140,7 +134,7 @@ class ACE(Method):
         numbers, old = ({item.number for item in kept.items} for kept in (playbook, before))
         if numbers != old:
             tools.changed = f"playbook items: {len(numbers - old)} added, {len(old - numbers)} removed"
-        return msgspec.structs.replace(policy, notes=playbook.text, method=msgspec.to_builtins(playbook))
+        return msgspec.structs.replace(policy, notes=playbook.text(), method=msgspec.to_builtins(playbook))
 
     async def _reflect(
         self, playbook: Playbook, read: Playbook, episode: str, tools: SleepTools
@@ -162,7 +156,7 @@ class ACE(Method):
             counted, learned = playbook.count(helpful, harmful), lessons.strip()
             return "The lessons were passed on."
 
-        await self._ask("reflector", report_lessons, tools, playbook=read.text, episode=episode)
+        await self._ask("reflector", report_lessons, tools, playbook=read.text(), episode=episode)
         return counted, learned
 
     async def _curate(self, playbook: Playbook, lessons: str, tools: SleepTools) -> Playbook:
@@ -174,7 +168,7 @@ class ACE(Method):
             """Remove the items with these numbers, then add new items. Both lists can be empty."""
             nonlocal changed
             edited = playbook.change(remove, add)
-            if add and (tokens := count(edited.text)) > most:
+            if add and (tokens := count(edited.text())) > most:
                 advice = "Add" if self.add_only else "Remove more items, or add"
                 raise ToolError(
                     f"nothing was changed: the playbook would have {tokens:,} tokens, and it can have at most"
@@ -191,9 +185,9 @@ class ACE(Method):
             "curator",
             add_items if self.add_only else change_playbook,
             tools,
-            playbook=playbook.counted_text,
+            playbook=playbook.text(counted=True),
             lessons=lessons,
-            used=count(playbook.text),
+            used=count(playbook.text()),
             most=most,
         )
         return changed

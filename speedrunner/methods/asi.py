@@ -42,7 +42,6 @@ from speedrunner.methods import (
 )
 from speedrunner.plain.console import shorten
 
-Successful = Literal["better_half", "solved"]
 Style = Literal["original", "free"]
 
 MOST_LINES, LEAST_CALLS, MOST_CALLS = 10, 2, 5
@@ -55,22 +54,15 @@ THOUGHT_CHARS = 200
 TAKEN = "the library already has this name, and its skills cannot be changed"
 
 
-def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory]:
-    """Return the episodes of a batch from which skills are induced.
-
-    Args:
-        batch: scored episodes.
-        rule: `solved`: episodes that the environment calls a success. `better_half`: also episodes with a
-            score above 0 and at least the batch's median. With scores of only 0 or 1, both rules are the
-            same.
-    """
-    scores = [played.outcome.score for played in batch if played.outcome is not None]
-    bar = statistics.median(scores) if scores else 0.0
+def select_successful(batch: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return the episodes of a batch from which skills are induced: successes, and scores above 0 of at least
+    the batch's median. With scores of only 0 or 1, these are the successes."""
+    outcomes = [played.outcome for played in batch if played.outcome is not None]
+    bar = statistics.median([outcome.score for outcome in outcomes]) if outcomes else 0.0
     return [
         played
         for played in batch
-        if played.outcome is not None
-        and (played.outcome.success or (rule == "better_half" and 0 < played.outcome.score >= bar))
+        if played.outcome is not None and (played.outcome.success or 0 < played.outcome.score >= bar)
     ]
 
 
@@ -143,12 +135,10 @@ class ASI(Method):
         style: `original` follows the authors' program: short functions, of which `find_excess` has the
             bounds, from an episode's successful calls, each with a sentence of its thought. `free` has no
             bounds and shows whole turns.
-        successful: selects the episodes from which skills are induced, see `select_successful`.
         sees: what the inducer sees of an outcome.
     """
 
     style: Style = "original"
-    successful: Successful = "better_half"
     sees: Sees = "score"
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
@@ -162,7 +152,7 @@ class ASI(Method):
             ServingError, SandboxError: the sleep continues when the run resumes.
         """
         library = tools.library(policy)
-        successful = select_successful(newest_batch(history), self.successful)
+        successful = select_successful(newest_batch(history))
         if not successful:
             tools.fell_short("no successful episode to learn from")
         for played in successful:

@@ -25,11 +25,6 @@ from speedrunner.methods import (
 from speedrunner.methods.speedrunner.inducer import Inducer
 
 
-def finish(summary: str) -> str:
-    """Finish this sleep. `summary` says in a few sentences what you changed and why."""
-    return "The notes were stored."
-
-
 @dataclass
 class NotesDraft:
     """The notes while they are edited.
@@ -84,5 +79,5 @@ class Prose(Inducer):
         ]
         library = tools.library(policy)
         offered: list[Tool] = [draft.write_notes, draft.edit_notes]
-        await self.work(messages, offered, finish, history, tools, lambda: library)
+        await self.work(messages, offered, history, tools, lambda: library)
         return msgspec.structs.replace(policy, notes=draft.text)

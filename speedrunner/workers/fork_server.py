@@ -73,9 +73,7 @@ class ForkServer:
     async def loaded(self) -> Self:
         """Wait until the environment is loaded.
 
-        Raises:
-            WorkerDied: the process ended or hangs.
-            WorkerError: it has started threads.
+        Raises `WorkerDied`: the process ended or hangs.
         """
         self._control.setblocking(False)
         try:
@@ -89,13 +87,6 @@ class ForkServer:
             raise
         if not report:
             raise self._describe_end()
-        (threads,) = PID.unpack(report)
-        if threads:
-            self.end()
-            raise WorkerError(
-                f"{self._env}.preload() leaves {threads} threads running, which forked workers would lack:"
-                " start threads in __init__"
-            )
         self._control.settimeout(FORK_LIMIT_S)
         return self
 

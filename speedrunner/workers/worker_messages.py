@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import asyncio  # which workers do not import
 
 PID = struct.Struct("i")
-"""A fork server's messages: first the number of threads that it has started, 0 if it is ready for forks; then
-the id of each forked process, in order, or a negative errno if the fork failed."""
+"""A fork server's messages: first 0, when it is ready; then the id of each forked process, in order, or a
+negative errno if the fork failed."""
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):

@@ -115,7 +115,6 @@ class WorkerPool:
         self._log = log
         self._sandbox = sandbox
         self._fork_server: ForkServer | None = None
-        self._load_errors: list[WorkerError] = []  # of fork servers in a row
         self._loading = asyncio.Lock()
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
         self._starts: list[asyncio.Task[None]] = []
@@ -220,19 +219,12 @@ class WorkerPool:
         return worker
 
     async def _create(self) -> EnvWorker:
-        template = await self._load_fork_server()
-        return await template.worker(self._options, self._sandbox)
+        fork_server = await self._load_fork_server()
+        return await fork_server.worker(self._options, self._sandbox)
 
     async def _load_fork_server(self) -> ForkServer:
-        """Return the fork server; a new one if it has died. The second failure in a row is final."""
+        """Return the fork server; a new one if it has died."""
         async with self._loading:
             if self._fork_server is None or not self._fork_server.usable:
-                if len(self._load_errors) == 2:
-                    raise self._load_errors[-1]
-                try:
-                    self._fork_server = await ForkServer(self._env, self._log).loaded()
-                except WorkerError as error:
-                    self._load_errors.append(error)
-                    raise
-                self._load_errors.clear()
+                self._fork_server = await ForkServer(self._env, self._log).loaded()
             return self._fork_server

@@ -173,7 +173,6 @@ def test_section_4() -> None:
     evaluated = [(step.checkpoint, step.policy) for step in plan(trains=False)]
     assert evaluated == [(point, 0) for point in CHECKPOINTS]
     assert QWEN.roles.inducer.string_tokens == 8192
-    assert method_options("asi")["successful"] == "better_half"
     assert {config.env.name for config in experiments() if config.method.name == "voyager"} == {"crafter"}
     assert [env.name for env in (BABYAI, SCIENCEWORLD, CRAFTER) if env.goals] == ["crafter"]
     families = {config.env.options.get("family") for config in runs("main") if config.env.name != "crafter"}

@@ -43,6 +43,11 @@ SLEEPS_SHOWN = 5
 """Number of latest sleeps that the prompt summarizes."""
 
 
+def finish(summary: str) -> str:
+    """Finish this sleep. `summary` says in a few sentences what you changed and why."""
+    return "Your changes were stored."
+
+
 @dataclass(kw_only=True)
 class Inducer(Method):
     """A method whose sleep is the work of one agent on the recorded trajectories.
@@ -66,7 +71,6 @@ class Inducer(Method):
         self,
         messages: list[Message],
         offered: Sequence[Tool],
-        finish: Tool,
         history: History,
         tools: SleepTools,
         draft: Callable[[], Library],
@@ -81,7 +85,6 @@ class Inducer(Method):
             ServingError: the engine failed.
             SandboxError: the inducer's code cannot be run here.
         """
-        calls = tools.calls("inducer", self.inducer_calls)
         async with AsyncExitStack() as stack:
             if self.interpreter == "on":
                 interpreter = Interpreter(
@@ -93,7 +96,7 @@ class Inducer(Method):
                     wall_s=CODE_WALL_S,
                 )
                 offered = [(await stack.enter_async_context(interpreter)).execute_code, *offered]
-            await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
+            await tools.run_agent("inducer", messages, Toolbox(offered, finish), self.inducer_calls)
         if tools.error is not None:
             tools.error += "; the edits accepted before that are kept"
 

@@ -26,17 +26,12 @@ from speedrunner.methods import (
     world,
 )
 from speedrunner.methods.speedrunner.draft import Draft
-from speedrunner.methods.speedrunner.inducer import Inducer
+from speedrunner.methods.speedrunner.inducer import Inducer, finish
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
 """Maximum tokens of a library's source, and maximum share of the context, to be included in the prompt; a
 larger library is only listed."""
-
-
-def finish(summary: str) -> str:
-    """Finish this sleep. `summary` says in a few sentences what you changed and why."""
-    return "The library was stored."
 
 
 def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> list[ToolSpec]:
@@ -73,13 +68,12 @@ class SpeedRunner(Inducer):
         draft = Draft(tools.library(policy), tools.sleep, tools.edits)
         messages = self._messages(draft.library, history, tools)
         offered = draft.tools(all_public=self.visibility == "all_public")
-        await self.work(messages, offered, finish, history, tools, lambda: draft.library)
+        await self.work(messages, offered, history, tools, lambda: draft.library)
         return draft.library.policy(policy)
 
     def _messages(self, library: Library, history: History, tools: SleepTools) -> list[Message]:
         split, model = self.visibility == "split", tools.model
-        has_interpreter = self.interpreter == "on"
-        goal = render(__package__, self.prompt, tools.wording, interpreter=has_interpreter)
+        goal = render(__package__, self.prompt, tools.wording, interpreter=self.interpreter == "on")
         string_tokens = model.model_config.role("inducer").string_tokens
         system = self.system_message(
             "system",

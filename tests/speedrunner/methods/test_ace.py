@@ -72,7 +72,7 @@ async def test_a_session_whose_playbook_is_an_eighth_of_the_context(corridor: Ru
     texts = [run.data.policies.load(version).notes.split("\n\n") for version in range(3)]
     first, second = "Facts:\n- [1] Walk.\n- [2] Fly.", "Facts:\n- [1] Walk."
     assert texts == [[""], [first], [second, "Mistakes to avoid:\n- [3] Look."]]
-    counted = [decode_playbook(run.data.policies.load(version)).counted_text for version in range(3)]
+    counted = [decode_playbook(run.data.policies.load(version)).text(counted=True) for version in range(3)]
     assert "- [1] (helped 2, harmed 0) Walk." in counted[2]
     assert [sleep.changed for sleep in run.data.sleeps] == [
         "playbook items: 2 added, 0 removed",

@@ -9,7 +9,7 @@ import pytest
 from envs import Outcome, Task
 from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
-from speedrunner.methods.asi import ASI, TAKEN, Successful, append_skills, find_excess, select_successful
+from speedrunner.methods.asi import ASI, TAKEN, append_skills, find_excess, select_successful
 from speedrunner.runs.verification.record_checks import check_policies
 from speedrunner.store.records import Labels, Policy, Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
@@ -103,21 +103,18 @@ async def test_what_does_not_fit_costs_the_whole_sleep_as_in_the_paper(corridor:
 
 
 @pytest.mark.parametrize(
-    ("rule", "scores", "chosen"),
+    ("scores", "chosen"),
     [
-        ("better_half", [0.1, 0.2, 0.3, 0.0], [0.2, 0.3]),
-        ("better_half", [0.2, 0.2, 0.2], [0.2, 0.2, 0.2]),
-        ("better_half", [0.0, 0.0, 0.0, 0.5], [0.5]),
-        ("better_half", [0.0, 0.0], []),
-        ("better_half", [], []),
-        ("solved", [0.1, 0.9], []),
+        ([0.1, 0.2, 0.3, 0.0], [0.2, 0.3]),
+        ([0.2, 0.2, 0.2], [0.2, 0.2, 0.2]),
+        ([0.0, 0.0, 0.0, 0.5], [0.5]),
+        ([0.0, 0.0], []),
+        ([], []),
     ],
 )
-def test_where_scores_are_graded_the_better_half_succeeded(
-    rule: Successful, scores: list[float], chosen: list[float]
-) -> None:
+def test_where_scores_are_graded_the_better_half_succeeded(scores: list[float], chosen: list[float]) -> None:
     batch = [trajectory(outcome=Outcome(score, False, {})) for score in scores]
-    found = select_successful(batch, rule)
+    found = select_successful(batch)
     assert [each.outcome.score for each in found if each.outcome] == chosen
 
 
