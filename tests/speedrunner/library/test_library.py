@@ -157,6 +157,11 @@ def test_a_stored_module_of_another_layout_is_read(empty: Library) -> None:
     assert library.source.startswith("from __future__ import annotations\n\nimport math\n\nSTEPS = 3\n\n\n")
 
 
+def test_a_text_that_looks_like_another_function_stays_in_its_own(empty: Library) -> None:
+    source = 'def walk_far() -> str:\n    """Say."""\n    return """\n\n\ndef go():\n"""'
+    assert texts(empty.of(Policy(version=1, module=f"{source}\n", skills=(SKILLS[0],)))) == [source]
+
+
 def test_the_annotated_source_says_who_may_call_and_wrote_each_skill_and_ends_with_notes(
     empty: Library,
 ) -> None:

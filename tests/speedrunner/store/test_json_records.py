@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speedrunner.store.files import StorageError
-from speedrunner.store.json_records import UnknownFormat, append_record, find_end, read_records, repair
+from speedrunner.store.json_records import (
+    UnknownFormat,
+    append_record,
+    find_end,
+    iterate_blocks,
+    read_records,
+    repair,
+)
 from speedrunner.store.records import Trajectory
 from tests.speedrunner.run_samples import trajectory
 
@@ -21,6 +28,13 @@ from tests.speedrunner.run_samples import trajectory
 class Note(msgspec.Struct):
     text: Any
     format: int = 1
+
+
+def read_blocks(path: Path, type_: type[Note]) -> list[Note]:
+    return [record for block in iterate_blocks(path, type_, type_) for record in block]
+
+
+READ = pytest.mark.parametrize("read", [read_records, read_blocks])
 
 
 def one_line(error: pytest.ExceptionInfo) -> str:
@@ -58,14 +72,15 @@ class TestTornTails:
             append_record(path, Note(f"nümber {number}"), durable=False)
         return path.read_bytes()
 
-    def test_at_every_length_the_whole_lines_are_read_kept_and_appended_to(self, tmp_path):
+    @READ
+    def test_at_every_length_the_whole_lines_are_read_kept_and_appended_to(self, read, tmp_path):
         path = tmp_path / "notes.jsonl"
         content = self.lines(path, 3)
         for length in range(len(content) + 1):
             path.write_bytes(content[:length])
             whole = content[:length].count(b"\n")
             expected = [Note(f"nümber {number}") for number in range(whole)]
-            assert read_records(path, Note) == expected
+            assert read(path, Note) == expected
             cut = repair(path)
             assert path.read_bytes() == content[: length - cut]
             assert repair(path) == 0
@@ -94,19 +109,21 @@ class TestTornTails:
         with Path("/proc/self/mem").open("rb") as file, pytest.raises(OSError, match="Input/output error"):
             find_end(file, 100)
 
-    def test_a_broken_line_in_the_middle_is_named(self, tmp_path):
+    @READ
+    def test_a_broken_line_in_the_middle_is_named(self, read, tmp_path):
         path = tmp_path / "notes.jsonl"
         first, second, third = self.lines(path, 3).splitlines(keepends=True)
         path.write_bytes(first + second[:-5] + b"\n" + third)
         with pytest.raises(StorageError) as error:
-            read_records(path, Note)
+            read(path, Note)
         assert f"{path}, line 2" in one_line(error)
 
-    def test_an_unknown_format_is_told_apart_from_damage(self, tmp_path):
+    @READ
+    def test_an_unknown_format_is_told_apart_from_damage(self, read, tmp_path):
         path = tmp_path / "notes.jsonl"
         append_record(path, Note("later", format=9), durable=False)
         with pytest.raises(UnknownFormat, match="format 9"):
-            read_records(path, Note)
+            read(path, Note)
         path.write_bytes(b'{"renamed": 1, "format": 9}\n')
         with pytest.raises(UnknownFormat, match="format 9"):
             read_records(path, Note)
