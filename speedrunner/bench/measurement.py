@@ -36,13 +36,13 @@ class MeasuredFigure:
 
     @property
     def bounds(self) -> dict[str, float]:
-        """The bounds that are set, by name."""
+        """Return the bounds that are set, by name."""
         bounds = {"at_least": self.at_least, "at_most": self.at_most}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; `None` if there is none."""
+        """Return whether the target is reached; `None` if there is none."""
         if not self.bounds:
             return None
         least, most = self.bounds.get("at_least", -inf), self.bounds.get("at_most", inf)
@@ -50,7 +50,7 @@ class MeasuredFigure:
 
     @property
     def verdict(self) -> str:
-        """The target and whether it is met, for users."""
+        """Return the target and whether it is met, for users."""
         texts = (
             f"{name.replace('_', ' ')} {_format(bound, self.form)}" for name, bound in self.bounds.items()
         )
@@ -96,7 +96,7 @@ class Measurement:
 
     @property
     def met(self) -> bool | None:
-        """Whether every target is reached; `None` without any."""
+        """Return whether every target is reached; `None` without any."""
         verdicts = [figure.met for figure in self.figures if figure.bounds]
         return all(verdicts) if verdicts else None
 
@@ -113,9 +113,9 @@ def as_json(measurement: Measurement) -> str:
 
 
 def as_text(measurement: Measurement) -> str:
-    """Return title, tables, figures with their targets, and notes, for users."""
+    """Return title, tables with rows, figures with their targets, and notes, for users."""
     blocks = [[measurement.title]]
-    for table in measurement.tables:
+    for table in (table for table in measurement.tables if table.rows):
         lines = _align(_table_cells(table))
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:

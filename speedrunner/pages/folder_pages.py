@@ -166,7 +166,8 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
         None if means[-1] is None else Share(means[-1]),
         last,
         Markup(" ").join(
-            link(f"runs/{run.name}/index.html", f"seed {run.seed}") for run in side.runs.values()
+            link(f"runs/{run.name}/index.html", f"seed {run.seed}{' (behind)' * (last not in run.points)}")
+            for run in side.runs.values()
         ),
         compared,
     ]

@@ -1,9 +1,9 @@
 """Test episodes until a policy has repaid the sleeps that made it.
 
-A run's sleeps are repaid by the difference between an episode before training and one at the last checkpoint,
-each without a share of sleeps, under the same prices and cache rule. The number of episodes is a ratio of two
-means over seeds. Its interval is Fieller's: the ratios that a paired t-test does not reject. If the saving
-could be zero, the interval has no upper end.
+A run's sleeps are repaid by the difference between an episode before training and one at the last checkpoint
+of all seeds, each without a share of sleeps, under the same prices and cache rule. The number of episodes is
+a ratio of two means over seeds. Its interval is Fieller's: the ratios that a paired t-test does not reject.
+If the saving could be zero, the interval has no upper end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BreakEven(Struct, frozen=True):
         saved: USD that an episode costs less than before training, mean over seeds.
         episodes: until the sleeps are repaid; `None`: never, since an episode does not cost less.
         low, high: the interval; `None` for one seed, and an end that there is not.
-        seeds: with a first and a last checkpoint.
+        seeds: with two checkpoints.
     """
 
     spent: float
@@ -56,19 +56,27 @@ class BreakEven(Struct, frozen=True):
 def break_even(runs: Iterable[pandas.DataFrame], rule: RuleName = "engine") -> BreakEven | None:
     """Return when the sleeps of runs are repaid; `None` if they have no sleeps, prices or second checkpoint.
 
+    A checkpoint counts if all seeds have a complete evaluation there, and the cost of an episode.
+
     Args:
         runs: the checkpoints of each seed.
         rule: the cache rule of the columns.
     """
     suffix = SUFFIXES[rule]
-    pairs = []
+    sleeps, episodes = [], []
     for points in runs:
-        shares, costs = (points[f"{name}_usd{suffix}"].dropna() for name in ("sleep", "cost"))
-        episodes = costs - shares
-        if len(episodes) > 1:
-            first, last = float(episodes.iloc[0]), float(episodes.iloc[-1])
-            rollouts = shares.index.to_series().diff().fillna(0.0)
-            pairs.append((float((shares * rollouts).sum()), 0.0 if isclose(first, last) else first - last))
+        shares, costs = (points[f"{name}_usd{suffix}"] for name in ("sleep", "cost"))
+        known = (costs - shares)[points["complete"]].dropna()
+        if len(known) > 1:
+            sleeps.append(shares * shares.index.to_series().diff())
+            episodes.append(known.rename(len(episodes)))
+    common = pandas.concat(episodes, axis=1, join="inner") if episodes else pandas.DataFrame()
+    if len(common) < 2:
+        return None
+    pairs = [
+        (float(own.loc[: common.index[-1]].sum()), 0.0 if isclose(first, last) else float(first - last))
+        for own, first, last in zip(sleeps, common.iloc[0], common.iloc[-1], strict=True)
+    ]
     if not any(spent for spent, _ in pairs):
         return None
     spent, saved = (float(mean) for mean in numpy.mean(pairs, axis=0))

@@ -21,6 +21,7 @@ from serving.engine.server import USUAL_CACHES
 from serving.engine.server_processes import server_processes
 from serving.errors import ServingError
 from serving.model_config import CONVOY_STEPS, ModelConfig
+from serving.probes.tool_battery import battery
 from serving.sizing import MATCH_UNIT, SEQUENCES, cache_on
 from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.utilisation import measure_utilisation
@@ -48,9 +49,6 @@ SCHEDULES = {
 CONVOYS_LOSE, CONVOYS_GAIN = 1.5, 1.8
 """Time of a mixed step, in decode-only steps, below which convoys lose and above which they gain, by
 simulation."""
-
-KINDS = 12
-"""Kinds of tool-call probes."""
 
 CACHE_TURNS = 8
 """Requests of the conversation that probes the cache."""
@@ -97,13 +95,13 @@ class Bench:
 
     @property
     def deployment(self) -> Deployment:
-        """The running server's deployment."""
+        """Return the running server's deployment."""
         assert self._deployment is not None
         return self._deployment
 
     @property
     def is_running(self) -> bool:
-        """Whether the server runs and its process is alive."""
+        """Return whether the server runs and its process is alive."""
         if self._deployment is None:
             return False
         return self._deployment.server is None or self._deployment.server.alive
@@ -282,7 +280,7 @@ async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
     """Send tool-call probes with many requests in flight, where the grammar costs most."""
     async with bench.deployment.client(lambda row: None) as model:
         role = model.model_config.role("actor")
-        return await probe_tools(model, role, KINDS + 2 * in_flight, in_flight, bench.status)
+        return await probe_tools(model, role, len(battery()) + 2 * in_flight, in_flight, bench.status)
 
 
 async def measure_load(bench: Bench) -> Measurement:

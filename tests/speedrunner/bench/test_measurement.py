@@ -51,8 +51,9 @@ def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
     figures = [MeasuredFigure("lamps that are lit", 1, at_least=2), MeasuredFigure("watts, in all", 31415.9)]
     tables = [MeasuredTable("lamps", LAMPS, COLUMNS, "In rooms:")]
     turned = MeasuredTable("lamps", [{"name": "hall", "lit": True}, LAMPS[1]], ("name", "lit"), turned=True)
+    empty = MeasuredTable("cellars", [], title="In cellars:")
     texts = {
-        "all": as_text(Measurement("A house", figures, tables, notes=["All at night."])),
+        "all": as_text(Measurement("A house", figures, [*tables, empty], notes=["All at night."])),
         "a turned table": as_text(Measurement("Lamps", tables=[turned])),
     }
     golden("measurements.txt", table(texts))

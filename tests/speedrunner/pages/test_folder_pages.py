@@ -20,13 +20,15 @@ REACT, LEARNT = "condition-babyai-react-tiny-random", "condition-babyai-speedrun
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """Two seeds of two methods, a run without a checkpoint of theirs, and one that has played nothing."""
+    """Two seeds of two methods, a third one of which is behind, a run without a checkpoint of theirs, and one
+    that has played nothing."""
     folder = tmp_path_factory.mktemp("compared")
-    for seed in (0, 1):
-        learnt(folder / f"learnt-{seed}", run={"seed": seed})
+    for seed in (0, 1, 2):
+        if seed < 2:
+            learnt(folder / f"learnt-{seed}", run={"seed": seed})
         run = SmallRun(folder / f"react-{seed}", method={"name": "react"}, run={"seed": seed})
         run.policy(0, {})
-        for point in (0, 2, 4):
+        for point in (0, 2, 4)[: 3 - seed // 2]:
             run.test(point, 0, [0.0, 0.25])
     alone = SmallRun(folder / "opo", method={"name": "opo"})
     alone.policy(0, {})
@@ -49,6 +51,7 @@ def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
     assert "not with react: no checkpoint was finished by all conditions" in answer
     assert "crafter" not in Elements(answer).text.partition("babyai")[0]
     assert 'href="runs/learnt-1/index.html">seed 1</a>' in answer
+    assert 'href="runs/react-2/index.html">seed 2 (behind)</a>' in answer
 
 
 def test_pages_of_a_model_with_a_caveat_are_grey_and_say_it(tmp_path: Path) -> None:

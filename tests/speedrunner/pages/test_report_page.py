@@ -193,6 +193,7 @@ def test_conditions_have_means_and_deviations_at_the_last_checkpoint() -> None:
             [
                 ({"score": 0.25}, {"score": 0.75, "output": 50.0, "usd": 0.0002}),
                 ({"score": 0.25}, {"score": 0.25, "output": 50.0, "usd": 0.0002}),
+                ({"score": 0.25},),  # has not finished the last one
             ]
         )
     ]

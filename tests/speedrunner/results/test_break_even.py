@@ -17,7 +17,8 @@ def run(sleeps_usd: float, saved: float, before: float = 1.0) -> DataFrame:
     """The checkpoints of a seed whose sleeps, in two halves of 10 rollouts, cost this much."""
     share = sleeps_usd / 20
     costs = [before, before + share, before - saved + share]
-    return DataFrame({"sleep_usd": [0.0, share, share], "cost_usd": costs}, index=[0, 10, 20])
+    columns = {"sleep_usd": [0.0, share, share], "cost_usd": costs, "complete": True}
+    return DataFrame(columns, index=[0, 10, 20])
 
 
 def test_sleeps_are_repaid_by_what_the_last_episodes_save() -> None:
@@ -34,6 +35,19 @@ def test_runs_without_sleeps_prices_or_a_second_checkpoint_have_none() -> None:
     assert break_even([run(3.0, 0.25).iloc[:1]]) is None
     assert break_even([run(float("nan"), 0.25)]) is None
     assert break_even([]) is None
+
+
+def test_a_checkpoint_counts_if_it_is_complete_and_its_cost_is_known() -> None:
+    for column, value in (("complete", False), ("cost_usd", float("nan"))):
+        points = run(3.0, 0.25, before=2.0)
+        points["cost_usd"] = points["cost_usd"].mask(points.index == 10, 1.9)  # saves 0.25, sleeps cost 1.5
+        points[column] = points[column].mask(points.index == 20, value)
+        found = break_even([points])
+        assert found is not None
+        assert (found.spent, found.saved) == (pytest.approx(1.5), pytest.approx(0.25))
+        both = break_even([points, run(3.0, 0.5)])  # the second one saves nothing until then
+        assert both is not None
+        assert (both.spent, both.saved, both.seeds) == (pytest.approx(1.5), pytest.approx(0.125), 2)
 
 
 def test_a_saving_that_could_be_zero_leaves_the_interval_open() -> None:
