@@ -141,23 +141,15 @@ class Claim(Struct, frozen=True):
         return [*zip(*(_read_side(text) for text in (self.a, self.b) if text), strict=True)]
 
     @property
-    def counted_as(self) -> str:
-        """Return what it is called in counts: a comparison of USD by all cache rules is one comparison."""
-        return replace(self, measure=self.measure.removesuffix("_cold").removesuffix("_provider")).comparison
-
-    @property
-    def range(self) -> str:
-        """Return the range in words."""
-        if self.low is not None and self.high is not None:
-            return f"between {self.low:.3g} and {self.high:.3g}"
-        return f"above {self.low:.3g}" if self.low is not None else f"below {self.high:.3g}"
-
-    @property
     def comparison(self) -> str:
         """Return the comparison in words."""
         words = {"value": "", "difference": f" minus {self.b}", "ratio": f" divided by {self.b}"}
         model = f" with {self.model}" if self.model else ""
-        return f"{self.measure} of {self.a}{words[self.relation]}{model} is {self.range}"
+        if self.low is not None and self.high is not None:
+            span = f"between {self.low:.3g} and {self.high:.3g}"
+        else:
+            span = f"above {self.low:.3g}" if self.low is not None else f"below {self.high:.3g}"
+        return f"{self.measure} of {self.a}{words[self.relation]}{model} is {span}"
 
 
 def _read_side(text: str) -> list[Side]:
@@ -219,12 +211,9 @@ class JudgedClaim(Struct, frozen=True):
 
     @property
     def direction(self) -> str:
-        """Return how many of the measured values are in their ranges, one of USD by all cache rules:
-        `7 of 9`."""
+        """Return how many of the measured values are in their ranges: `7 of 9`."""
         known = [each for each in self.rows if each.measured is not None]
-        outside = {each.row.counted_as for each in known if not each.row.contains(each.measured)}
-        count = len({each.row.counted_as for each in known})
-        return f"{count - len(outside)} of {count}"
+        return f"{sum(each.row.contains(each.measured) for each in known)} of {len(known)}"
 
 
 @cache
@@ -290,14 +279,9 @@ def judge_row(row: Claim, model: ModelVariant, conditions: Sequence[Condition]) 
         return replace(judged, reason=f"no finished run with the experiment's limits of {', '.join(lacking)}")
     if not samples.runs:
         return replace(judged, reason="no seed has all values: no common seed, no prices, or no requests")
-    if is_free(row, samples):
+    if row.is_usd and not samples.scale:
         return replace(judged, reason="all prices are zero: speedrunner report DIR --prices NAME")
     return judge_samples(judged, samples)
-
-
-def is_free(row: Claim, samples: Samples) -> bool:
-    """Return whether a comparison is one of costs that are all 0, since all prices are zero."""
-    return row.is_usd and bool(samples.runs) and not samples.scale
 
 
 def judge_samples(judged: JudgedRow, samples: Samples) -> JudgedRow:
@@ -328,7 +312,7 @@ def judge_samples(judged: JudgedRow, samples: Samples) -> JudgedRow:
         return replace(judged, verdict="supported")
     if high < least or low > most:
         return replace(judged, verdict="contradicted")
-    return replace(judged, reason=f"the interval is not wholly inside or outside the range ({row.range})")
+    return replace(judged, reason="the interval is not wholly inside or outside the range")
 
 
 def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Samples:
@@ -351,28 +335,27 @@ def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Sam
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     """Return the verdicts on the paper's claims, and the comparisons behind them that have a run."""
+    measured = attrgetter(*MEASURED)
     columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", *MEASURED]
     columns += ["direction", "has_runs", "experiment"]
-    measured = attrgetter(*MEASURED)
     rows: list[tuple[Cell, ...]] = [
         (
-            *(each.claim.claim, each.claim.place, each.model, each.claim.text, each.verdict),
-            *(each.deciding.reason, each.claim.paper, each.deciding.row.comparison, *measured(each.deciding)),
-            *(each.direction, int(each.has_runs), each.claim.experiment),
+            *(claim.claim.claim, claim.claim.place, claim.model, claim.claim.text, claim.verdict),
+            *(claim.deciding.reason, claim.claim.paper, claim.deciding.row.comparison),
+            *(*measured(claim.deciding), claim.direction, int(claim.has_runs), claim.claim.experiment),
         )
-        for each in judged
+        for claim in judged
     ]
     text = caption("claims", confidence=CONFIDENCE, equivalence=EQUIVALENCE)
     claims = Table(CLAIMS, text, columns, rows)
-    columns = ["claim", "model", "comparison", "range_low", "range_high", *MEASURED]
-    columns += ["verdict", "reason"]
+    columns = ["claim", "model", "comparison", "range_low", "range_high", *MEASURED, "verdict", "reason"]
     rows = [
         (
-            *(found.row.claim, found.model, found.row.comparison),
-            *(found.row.low, found.row.high, *measured(found), found.verdict, found.reason),
+            *(found.row.claim, found.model, found.row.comparison, found.row.low, found.row.high),
+            *(*measured(found), found.verdict, found.reason),
         )
-        for each in judged
-        for found in each.rows
+        for claim in judged
+        for found in claim.rows
         if found.has_runs
     ]
     return [claims, Table("claim_comparisons", caption("claim_comparisons"), columns, rows)]

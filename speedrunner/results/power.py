@@ -7,7 +7,7 @@ seed.
 
 from __future__ import annotations
 
-from collections import Counter
+from itertools import product
 from math import inf, isfinite, sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -22,11 +22,11 @@ from speedrunner.results.claims import (
     Runs,
     collect_samples,
     find_finished,
-    is_free,
     list_claims,
 )
 from speedrunner.results.conditions import group_runs, played_models
 from speedrunner.results.inference import CONFIDENCE, run_values, split_task_variance
+from speedrunner.results.means import RULES
 from speedrunner.results.pricing import price_list
 from speedrunner.results.run_result import RunResult, read_or_describe
 from speedrunner.results.writing import caption
@@ -90,37 +90,32 @@ def power_lines(folder: Path, prices: str | None) -> list[str]:
     read = [read_or_describe(path, prices) for path in runs_below(folder)]
     conditions, _ = group_runs([run for run in read if isinstance(run, RunResult)])
     lines: list[tuple[str, ...]] = [HEAD]
-    left = Counter[str]()
-    for model in played_models(conditions):
-        for claim in list_claims():
-            if any(row.model not in ("", str(model)) for row in claim):
-                continue  # about other models
-            runs = [find_finished(row, model, conditions) for row in claim]
-            power = 1 - (1 - POWER) / len({row.counted_as for row in claim})
-            needs = [estimate_need(row, own, power) for row, own in zip(claim, runs, strict=True)]
-            samples = [collect_samples(row, own) for row, own in zip(claim, runs, strict=True)]
-            if min(len(own.runs) for own in samples) > 1 and any(map(is_free, claim, samples)):
-                left[f"on USD, as all prices are zero: speedrunner sweep --power {folder} --prices NAME"] += 1
-            elif not all(needs):
-                left["of which a side lacks two finished seeds or values"] += 1
-            else:
-                need = max(
-                    (need for need in needs if need),
-                    key=lambda need: (not need.is_decidable, need.high, need.low),
-                )
-                shown = (f"{value:.3g}" for value in (need.effect, need.task_sd, need.seed_sd))
-                lines.append((f"{claim[0].claim}, {model}", *shown, need.show_seeds()))
+    left = 0
+    for model, claim in product(played_models(conditions), list_claims()):
+        if any(row.model not in ("", str(model)) for row in claim):
+            continue  # about other models
+        # A comparison of USD by several cache rules counts once.
+        power = 1 - (1 - POWER) / sum(not row.measure.endswith(RULES) for row in claim)
+        needs = [estimate_need(row, find_finished(row, model, conditions), power) for row in claim]
+        found = [need for need in needs if need]
+        if len(found) < len(claim):
+            left += 1
+            continue
+        need = max(found, key=lambda need: (not need.is_decidable, need.high, need.low))
+        shown = (f"{value:.3g}" for value in (need.effect, need.task_sd, need.seed_sd))
+        lines.append((f"{claim[0].claim}, {model}", *shown, need.show_seeds()))
     left_out = [problem for problem in read if isinstance(problem, str)]
-    left_out += (f"claims left out: {count} {reason}" for reason, count in left.items())
+    reason = "of which a side lacks two finished seeds or values, or has prices of zero (--prices NAME)"
+    left_out += [f"claims left out: {left} {reason}"] * bool(left)
     if len(lines) == 1:
         raise StorageError("; ".join([f"no claim can be planned by {len(read)} runs in {folder}", *left_out]))
     return [*align_columns(lines), "", *left_out, caption("power", power=POWER, most=MOST, pilot=PILOT)]
 
 
 def estimate_need(row: Claim, runs: Runs, power: float) -> Need | None:
-    """Return what a comparison needs for a power; `None` without two seeds, or without an effect."""
+    """Return what a comparison needs for a power; `None` without two seeds, prices, or an effect."""
     samples = collect_samples(row, runs)
-    if (count := len(samples.runs)) < 2:
+    if (count := len(samples.runs)) < 2 or (row.is_usd and not samples.scale):
         return None
     with numpy.errstate(divide="ignore", invalid="ignore"):  # a ratio to 0
         values = [*run_values(samples, row.statistic).values()]
