@@ -17,20 +17,20 @@ from speedrunner.results import pairing
 from speedrunner.results.break_even import break_even
 from speedrunner.results.conditions import Condition
 from speedrunner.results.cost_text import (
+    busy_line,
     checkpoint_lines,
     checkpoint_notes,
     cost_lines,
-    engine_line,
     limit_lines,
     price_text,
 )
 from speedrunner.results.costly_requests import list_costly
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
-from speedrunner.results.ledger import engine_seconds, run_costs
+from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import add_costs, frame_checkpoints
 from speedrunner.results.pairing import Compared, note_code, note_run, split_conditions
-from speedrunner.results.pricing import RuleName, engine_check, price_book, price_caveats
+from speedrunner.results.pricing import RuleName, busy_seconds, engine_check, price_book, price_caveats
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
@@ -123,7 +123,6 @@ def cost(
     """
     loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
-    engine_s = engine_seconds(run.columns for run in loaded)
     for run, one in zip(loaded, costs, strict=True):
         checkpoints = frame_checkpoints(run, one)
         points, repaid = list_rows(checkpoints), break_even([checkpoints])
@@ -141,7 +140,8 @@ def cost(
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)
-        say(f"All runs: {f'{usd:.6f} USD. ' * (usd > 0)}{engine_line(engine_s)}")
+        busy_s = busy_seconds(run.columns for run in loaded)
+        say(f"All runs: {f'{usd:.6f} USD. ' * (usd > 0)}{busy_line(busy_s)}")
     say(*caveats(loaded))
 
 

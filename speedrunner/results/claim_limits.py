@@ -17,6 +17,7 @@ from speedrunner.plain.plain_records import flat
 from speedrunner.plain.plain_yaml import read_yaml_file
 from speedrunner.results.conditions import Condition
 from speedrunner.results.run_result import RunResult
+from speedrunner.store.records import Process
 
 SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every")
 CALLS = ("model.actor.max_calls", "model.inducer.max_calls")
@@ -28,10 +29,12 @@ def _experiment_values() -> dict[str, Any]:
     return values | dict.fromkeys(CALLS)
 
 
-def list_other_limits(config: Config) -> list[str]:
+def list_other_limits(config: Config, processes: Sequence[Process] = ()) -> list[str]:
     """Return the limits and parts of the schedule in which a run differs from the claims' experiments, each
     with the experiments' value: `run.rollouts=4 (200)`."""
     own = flat(to_mapping(config))
+    if CALLS[0] not in own and processes:  # the model config can have a limit, too
+        own[CALLS[0]] = processes[-1].model.role("actor").max_calls
     evaluates = config.run.start_from is not None and config.run.rollouts == 0
     return [
         f"{key}={own[key]} ({'the default' if value is None else value})"
@@ -42,8 +45,12 @@ def list_other_limits(config: Config) -> list[str]:
 
 def keep_counting(conditions: Sequence[Condition]) -> list[Condition]:
     """Return the conditions that have runs that count for claims, with these."""
+
+    def counts(run: RunResult) -> bool:
+        return not list_other_limits(run.config, run.processes)
+
     counting = [
-        replace(each, runs={key: run for key, run in each.runs.items() if not _other_limits(run)})
+        replace(each, runs={seed: run for seed, run in each.runs.items() if counts(run)})
         for each in conditions
     ]
     return [each for each in counting if each.runs]
@@ -55,14 +62,6 @@ def note_left_out(conditions: Sequence[Condition]) -> list[str]:
         f"{each.identity} does not count for the paper's claims: {', '.join(limits)}"
         for each in conditions
         for run in each.runs.values()
-        if (limits := _other_limits(run))
+        if (limits := list_other_limits(run.config, run.processes))
     )
     return [*lines]
-
-
-def _other_limits(run: RunResult) -> list[str]:
-    """Return `list_other_limits`, and a limit of the actor's calls from its model config."""
-    limits = list_other_limits(run.config)
-    calls = run.processes[-1].model.role("actor").max_calls if run.processes else None
-    from_file = calls is not None and CALLS[0] not in flat(to_mapping(run.config))
-    return limits + [f"{CALLS[0]}={calls} (the default)"] * from_file

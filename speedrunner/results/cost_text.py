@@ -76,14 +76,12 @@ def cost_lines(costs: RunCosts) -> list[str]:
     lines = [*align_columns(rows), *limit_lines(costs)]
     if costs.book.prices is None:
         lines.append(f"USD: {NOT_MEASURED} (no prices are known).")
-    return [*lines, "", _cache(total), engine_line(costs.engine_s)]
+    return [*lines, "", _cache(total), busy_line(costs.busy_s)]
 
 
-def engine_line(seconds: float | None) -> str:
-    """Return the result of `engine_seconds` as text."""
-    if seconds is None:
-        return f"Engine time: {NOT_MEASURED} (no ledger shows when an engine of ours was ready)."
-    return f"Engine time: {seconds:.1f} s, from a process's first request to its last answer."
+def busy_line(seconds: float) -> str:
+    """Return the result of `busy_seconds` as text."""
+    return f"Engine time: {seconds:.1f} s with at least one request in flight."
 
 
 def limit_lines(costs: RunCosts) -> list[str]:

@@ -1,13 +1,11 @@
 """A run's ledger with the cost of each request, added up by role and episode.
 
-Every displayed sum of tokens, money and engine time comes from here. Each row is priced with the prices of
-the run. A process uses an engine from the readiness request that it sends first to its last answer. The
-engine's start and stop are in no ledger and are not included.
+Every displayed sum of tokens and money comes from here. Each row is priced with the prices of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import astuple, replace
 
-from serving.meter import READINESS
 from serving.usage import Prices, Sums, Usage
-from speedrunner.results.pricing import PriceBook, add_spans
+from speedrunner.results.pricing import PriceBook, busy_seconds
 from speedrunner.store.records import Labels
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -148,13 +145,13 @@ class RunCosts:
         book: the prices.
         lines: by purpose of the requests.
         prefixes: by policy whose prompt prefix an earlier one has, the first policy with this prefix.
-        engine_s: see `engine_seconds`.
+        busy_s: seconds in which at least one request was in flight.
     """
 
     book: PriceBook
     lines: dict[Labels, Spend]
     prefixes: dict[int | None, int]
-    engine_s: float | None
+    busy_s: float
 
     @cached_property
     def roles(self) -> dict[str, Spend]:
@@ -210,14 +207,13 @@ class Ledger:
     Attributes:
         group: the number of each row's group.
         groups: by number, in the order of their first rows.
-        prefixes, engine_s: as of `RunCosts`.
+        prefixes: as of `RunCosts`.
     """
 
     columns: LedgerColumns
     group: npt.NDArray[np.int64]
     groups: dict[int, Group]
     prefixes: dict[int | None, int]
-    engine_s: float | None
 
     @classmethod
     def of(cls, run: RunData) -> Ledger:
@@ -231,7 +227,7 @@ class Ledger:
         for number, prefix in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):
             if prefix is not None and prefix.before == prefix.common == prefix.after:
                 prefixes[number] = prefixes.get(number - 1, number - 1)
-        return cls(columns, group, _add_up(columns, group), prefixes, engine_seconds([columns]))
+        return cls(columns, group, _add_up(columns, group), prefixes)
 
     def price(self, book: PriceBook) -> RunCosts:
         """Return the costs by some prices and cache rule."""
@@ -244,7 +240,7 @@ class Ledger:
                 wasted_usd = usd.total if group.wasted else 0.0
                 line = replace(line, usd_by_class=usd, usd=usd.total, wasted_usd=wasted_usd)
             lines[group.labels] = lines[group.labels] + line if group.labels in lines else line
-        return RunCosts(book, lines, self.prefixes, self.engine_s)
+        return RunCosts(book, lines, self.prefixes, busy_seconds([self.columns]))
 
 
 def run_costs(run: RunData, book: PriceBook) -> RunCosts:
@@ -308,23 +304,3 @@ def _count(group: npt.NDArray[np.int64], amounts: npt.NDArray[Any]) -> list[int]
 def _sum(one: Any, other: Any) -> Any:
     """Return the sum, where `None` adds nothing."""
     return other if one is None else one if other is None else one + other
-
-
-def engine_seconds(runs: Iterable[LedgerColumns]) -> float | None:
-    """Return the seconds in which at least one of the runs, given by their ledgers, used an engine; the sum
-    over engines, each of which a model identifies.
-
-    `None` if no process found an engine ready, as with hosted models.
-    """
-    import numpy as np
-
-    spans: dict[str, list[tuple[float, float]]] = {}
-    for columns in runs:
-        ready = columns.mark([labels.get("role") == READINESS for labels in columns.labels])
-        ready &= columns.retry == 0
-        for name in sorted({model for _, model in columns.kinds}):
-            own = np.flatnonzero(columns.mark([model == name for _, model in columns.kinds]))
-            for process in np.split(own, np.flatnonzero(ready[own]))[1:]:  # each begins with a readiness
-                begin = (columns.time[process] - columns.seconds[process]).min()
-                spans.setdefault(name, []).append((float(begin), float(columns.time[process].max())))
-    return sum(map(add_spans, spans.values())) if spans else None

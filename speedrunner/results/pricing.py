@@ -80,15 +80,25 @@ class Load(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, columns: LedgerColumns) -> Load | None:
         """Return the load of a ledger; `None` without a request that took time."""
-        used = columns.is_reported & (columns.seconds != 0)
-        seconds, ends = columns.seconds[used], columns.time[used]
-        busy_s = add_spans(zip((ends - seconds).tolist(), ends.tolist(), strict=True))
-        return cls(busy_s, sum(seconds.tolist()) / busy_s, max(columns.usage.prompt)) if busy_s else None
+        if not (busy_s := busy_seconds([columns])):
+            return None
+        seconds = columns.seconds[columns.is_reported].tolist()
+        return cls(busy_s, sum(seconds) / busy_s, max(columns.usage.prompt))
 
 
-def add_spans(spans: Iterable[tuple[float, float]]) -> float:
-    """Return the length of the time that at least one of the spans (begin, end) covers."""
+def busy_seconds(runs: Iterable[LedgerColumns]) -> float:
+    """Return the seconds in which at least one answered request of the runs, given by their ledgers, was in
+    flight."""
     total, until = 0.0, -inf
+    spans = [
+        (end - seconds, end)
+        for columns in runs
+        for end, seconds in zip(
+            columns.time[columns.is_reported].tolist(),
+            columns.seconds[columns.is_reported].tolist(),
+            strict=True,
+        )
+    ]
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))
         until = max(until, end)

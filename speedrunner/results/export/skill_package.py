@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from inspect import Signature
-from itertools import groupby
 from pathlib import Path
+from textwrap import indent
 
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.library.library import Library
@@ -60,26 +60,19 @@ def write_package(run: RunData, version: int, library: Library, folder: Path) ->
 
 
 def _front_matter(name: str, run: RunData, version: int, library: Library) -> Iterator[str]:
-    author = run.model_name
     env = run.settings.env.name
     about = f"Skills for the text environment {env}, written by a model. Use them to play its tasks."
     skills = ", ".join(skill.name for skill in library.public)
     fields = {
         "name": name,
         "description": shorten(f"{about} {skills}", DESCRIPTION_CHARS),
-        "license": f"Written by the model {author}, under the terms of this model",
-        "compatibility": "Needs SpeedRunner and its environment.",
-    }
-    metadata = {
-        "environment": env,
-        "model": author,
-        "run": f"{run.path.name}:{version}",
-        "run-sha256": run.digest,
+        "license": f"Written by the model {run.model_name}, under the terms of this model",
     }
     yield "---"
     yield from (f"{key}: {_quoted(text)}" for key, text in fields.items())
     yield "metadata:"
-    yield from (f"  {key}: {_quoted(text)}" for key, text in metadata.items())
+    yield f"  run: {_quoted(f'{run.path.name}:{version}')}"
+    yield f"  run-sha256: {_quoted(run.digest)}"
     yield "---"
 
 
@@ -98,27 +91,20 @@ def _body(run: RunData, library: Library) -> Iterator[str]:
         "- `scripts/skills.py` does not run by itself: it calls the primitives below, which the environment"
         " provides as global functions."
     )
-    skills = [
-        (skill.name, library.signature(skill.name), library.doc(skill.name)) for skill in library.public
-    ]
-    primitives = [(primitive.name, primitive.signature, primitive.doc) for primitive in library.primitives]
+    skills = [(each.name, library.signature(each.name), library.doc(each.name)) for each in library.public]
+    primitives = [(each.name, each.signature, each.doc) for each in library.primitives]
     for title, functions in (("Skills", skills), ("Primitives", primitives)):
         yield from ("", f"## {title}", "")
-        yield from _fenced([_head(*function) for function in functions])
+        yield from (_show_function(*function) for function in functions)
+
+
+def _show_function(name: str, signature: Signature, doc: str) -> str:
+    """Return signature and docstring as an indented code block, in which nothing is markup."""
+    head = f"{name}{signature.replace(return_annotation=Signature.empty)}"
+    text = visible("\n".join([head, *(f"    {line}" for line in doc.splitlines())]))
+    return indent(text, "    ", lambda line: True) + "\n"
 
 
 def _plain(text: str) -> str:
     """Return a text without characters that are markup in Markdown or HTML."""
     return re.sub(r"[^\w.,:;()/ -]", "_", text)
-
-
-def _head(name: str, signature: Signature, doc: str) -> str:
-    return f"{name}{signature.replace(return_annotation=Signature.empty)}\n    " + doc.replace("\n", "\n    ")
-
-
-def _fenced(texts: Sequence[str]) -> Iterator[str]:
-    """Yield a code block. Its fence is longer than any row of backticks in it."""
-    text = visible("\n\n".join(texts))
-    longest = max((len(list(row)) for mark, row in groupby(text) if mark == "`"), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield from (fence, text, fence)

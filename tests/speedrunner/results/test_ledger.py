@@ -9,8 +9,8 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.results.ledger import Classes, Ledger, RunCosts, engine_seconds, run_costs
-from speedrunner.results.pricing import PriceBook
+from speedrunner.results.ledger import Classes, Ledger, RunCosts, run_costs
+from speedrunner.results.pricing import PriceBook, busy_seconds
 from tests.speedrunner.results.ledgers import BY_TOKEN, ROWS, row, stored
 
 
@@ -56,36 +56,22 @@ def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> N
     assert found["train/0000"].usd == pytest.approx((4 + 110 + 100 + 1070) / 1e6)
 
 
-def answer(begin: float, end: float, role: str = "actor", model: str = "m") -> LedgerRow:
-    return LedgerRow(
-        request="r", retry=0, time=end, labels={"role": role}, model=model, status="ok", wasted=False,
-        usage=Usage(1, 0, 1), seconds=end - begin,
-    )  # fmt: skip
-
-
-def ready(begin: float, model: str = "m") -> LedgerRow:
-    return answer(begin, begin, "readiness", model)
-
-
-ONE = [ready(0.0), answer(1.0, 3.0), answer(2.0, 8.0)]
-LATER = [ready(10.0), answer(10.0, 11.0)]
+def answers(*spans: tuple[float, float]) -> list[LedgerRow]:
+    """Answered requests from begin to end."""
+    return [msgspec.structs.replace(row(end, Usage(1, 0, 1)), seconds=end - begin) for begin, end in spans]
 
 
 @pytest.mark.parametrize(
     ("runs", "seconds"),
     [
-        ([ONE], 8.0),  # with the time without requests
-        ([[*ONE, *LATER]], 9.0),  # two processes
-        ([ONE, ONE], 8.0),  # two runs at the same time
-        ([ONE, [ready(6.0), answer(7.0, 9.0)]], 9.0),
-        ([ONE, [ready(0.0, "n"), answer(1.0, 2.0, model="n")]], 10.0),  # two engines
-        ([[answer(0.0, 1.0)]], None),  # no process found it ready
-        ([[msgspec.structs.replace(ready(0.0), retry=1), answer(0.0, 1.0)]], None),
-        ([], None),
+        ([answers((1.0, 3.0), (2.0, 8.0), (10.0, 11.0))], 8.0),
+        ([answers((1.0, 3.0)), answers((2.0, 4.0))], 3.0),  # two runs at the same time
+        ([[row(2.0, None, status="aborted")]], 0.0),
+        ([], 0.0),
     ],
 )
-def test_each_engine_s_seconds_with_a_run_count_once(
-    tmp_path: Path, runs: list[list[LedgerRow]], seconds: float | None
+def test_seconds_with_a_request_in_flight_count_once(
+    tmp_path: Path, runs: list[list[LedgerRow]], seconds: float
 ) -> None:
     columns = [stored(tmp_path / f"{number}", rows).columns for number, rows in enumerate(runs)]
-    assert engine_seconds(columns) == (None if seconds is None else pytest.approx(seconds))
+    assert busy_seconds(columns) == pytest.approx(seconds)
