@@ -259,7 +259,7 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
         yield {
             "environment": environment,
             "method": method,
-            "in_flight": int(in_flight),
+            "in_flight": int(str(in_flight)),
             "runs": len(own),
             "before": float(own["first"].mean()),
             "after": float(own["last"].mean()),

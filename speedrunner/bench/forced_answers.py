@@ -107,11 +107,11 @@ def choose_episodes(played: Sequence[Trajectory], tokens: int) -> list[Trajector
     """Choose random episodes that give so many tokens, two for each turn; return them as the run played them,
     with the actor's turns only, the last one cut."""
     chosen, left = list[Trajectory](), -(-tokens // 2)
-    for each in Random(0).sample(played, len(played)):
-        turns = keep_actor(each).turns[:left]
-        chosen += [replace(each, turns=turns)] if turns else []
+    for episode in Random(0).sample(played, len(played)):
+        turns = keep_actor(episode).turns[:left]
+        chosen += [replace(episode, turns=turns)] if turns else []
         left -= len(turns)
-    return sorted(chosen, key=lambda each: (each.policy, each.started))
+    return sorted(chosen, key=lambda episode: (episode.policy, episode.started))
 
 
 def keep_actor(episode: Trajectory) -> Trajectory:

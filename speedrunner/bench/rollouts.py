@@ -188,9 +188,9 @@ class Player:
         await self._play_batch(actor, batch, talks, status)
         seconds, cpu_s = time.monotonic() - began, time.process_time() - cpu_began
         played = self.directory.read().trajectories(batch)
-        for each in played:
-            if each.termination.is_fault:
-                raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
+        for episode in played:
+            if episode.termination.is_fault:
+                raise RunStopped(f"{episode.episode} ended by {episode.termination}: {episode.error}")
         turns = [turn for each in played for turn in each.turns]
         requests = {turn.request for turn in turns}
         line = token_line(self.directory.read(), requests)

@@ -35,7 +35,7 @@ class Differences:
         self.left_out: Counter[str] = Counter()
         """Unchecked items, by reason."""
 
-    def differs(self, where: str, what: str) -> None:
+    def add(self, where: str, what: str) -> None:
         """Record a difference.
 
         Args:
@@ -51,7 +51,7 @@ class Differences:
     def expect(self, where: str, what: str, recorded: object, found: object) -> None:
         """Record a difference if a recorded value is not the expected one."""
         if recorded != found:
-            self.differs(where, f"{what}: {contrast(recorded, found)}")
+            self.add(where, f"{what}: {contrast(recorded, found)}")
 
     def finding(self, summary: str) -> Finding:
         """Return the finding of the check, with what was checked and counted."""
@@ -129,11 +129,11 @@ class CheckedRun:
         """Yield every finished attempt of all episodes: of batches, evaluations and sleeps."""
         for phase in get_args(Phase):
             for number in self.run.files.numbers(phase):
-                for each in self.run.played(phase, number, every_attempt=True):
-                    yield RecordedEpisode(each, phase, number)
+                for trajectory in self.run.played(phase, number, every_attempt=True):
+                    yield RecordedEpisode(trajectory, phase, number)
         for record in self.run.sleeps:
-            for each in record.episodes:
-                yield RecordedEpisode(each, "sleep", record.sleep)
+            for trajectory in record.episodes:
+                yield RecordedEpisode(trajectory, "sleep", record.sleep)
 
     def spec(self, played: RecordedEpisode) -> ActorSpec:
         """Return the method's actor for an episode. Raises `InvalidPolicy`."""

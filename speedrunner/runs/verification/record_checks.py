@@ -30,35 +30,35 @@ from speedrunner.store.stored_run import sleep_key
 def check_plan(checked: CheckedRun) -> Finding:
     """Compare the plan with the records. Raises `StorageError`, and `InvalidPlan` if the configuration
     requests tasks that the environment lacks."""
-    found, steps = Differences("plan"), {step_key(step): step for step in checked.setup.plan()}
+    differences, steps = Differences("plan"), {step_key(step): step for step in checked.setup.plan()}
     plays = [step for step in steps.values() if not isinstance(step, Sleep)]
     tasks = {key: (task, step.policy) for step in plays for key, task in step.tasks.items()}
     slept = {sleep_key(step.number): step for step in steps.values() if isinstance(step, Sleep)}
     finished, there, sleeps = checked.run.state.finished, set[str](), set[str]()
     for key in finished:
         if key not in steps:
-            found.differs("state.json", f"{key} is finished, and it is not planned")
+            differences.add("state.json", f"{key} is finished, and it is not planned")
     for episode in (each.trajectory for each in checked.episodes() if each.phase != "sleep"):
         there.add(key := episode.episode)
         if key not in tasks:
-            found.differs(key, "it is not planned")
+            differences.add(key, "it is not planned")
             continue
         task, policy = tasks[key]
-        found.expect(key, "its task", episode.task, task)
-        found.expect(key, "its policy", episode.policy, policy)
+        differences.expect(key, "its task", episode.task, task)
+        differences.expect(key, "its policy", episode.policy, policy)
     for record in checked.run.sleeps:
         sleeps.add(key := sleep_key(record.sleep))
         if key not in slept:
-            found.differs(key, "it is not planned")
+            differences.add(key, "it is not planned")
         else:
-            found.expect(key, "rollouts before it", record.rollouts, slept[key].rollouts)
+            differences.expect(key, "rollouts before it", record.rollouts, slept[key].rollouts)
     for step in (steps[key] for key in finished if key in steps):
         needed = [sleep_key(step.number)] if isinstance(step, Sleep) else [*step.tasks]
         for key in needed:
             if key not in there | sleeps:
-                found.differs(key, f"it is missing, and {step_name(step)} is finished")
+                differences.add(key, f"it is missing, and {step_name(step)} is finished")
     unfinished = "" if checked.is_finished else "; the run is not finished: checked as far as it goes"
-    return found.finding(
+    return differences.finding(
         f"{len(there)} of {len(tasks)} planned episodes and {len(sleeps)} of {len(slept)} sleeps{unfinished}"
     )
 
@@ -68,11 +68,11 @@ def check_policies(checked: CheckedRun) -> Finding:
 
     Raises `StorageError` if sleeps or policies cannot be read.
     """
-    found = Differences("policies")
+    differences = Differences("policies")
     versions = checked.run.policies.versions()
     records = {each.sleep: each for each in checked.run.sleeps}
     if versions != list(range(len(versions))):
-        found.differs("policies", f"the versions have gaps: {', '.join(map(str, versions))}")
+        differences.add("policies", f"the versions have gaps: {', '.join(map(str, versions))}")
     edits = 0
     before: Policy | None = None
     for version in versions:
@@ -81,31 +81,31 @@ def check_policies(checked: CheckedRun) -> Finding:
             policy = checked.policy(version)
             after = Library(checked.setup.env.primitives).of(policy)
         except InvalidPolicy as error:
-            found.differs(name, str(error))
+            differences.add(name, str(error))
             before = None
             continue
         if version == 0:
-            _check_first(checked, policy, found)
+            _check_first(checked, policy, differences)
         elif version not in records:
-            found.differs(name, f"{sleep_key(version)}, which made it, is missing")
+            differences.add(name, f"{sleep_key(version)}, which made it, is missing")
         elif before is not None:
             accepted = [edit for edit in records[version].edits if edit.error is None]
             edits += len(accepted)
             starts = _possible_starts(checked, before)
             problems = (_problems(start, accepted, after, version) for start in starts)
             for problem in min(problems, key=len):
-                found.differs(name, problem)
+                differences.add(name, problem)
         before = policy
-    return found.finding(f"{len(versions)} versions, made by {edits} accepted edits")
+    return differences.finding(f"{len(versions)} versions, made by {edits} accepted edits")
 
 
-def _check_first(checked: CheckedRun, policy: Policy, found: Differences) -> None:
+def _check_first(checked: CheckedRun, policy: Policy, differences: Differences) -> None:
     """Check that version 0 is the method's own, unless the run starts from another run's policy."""
     setup = checked.setup
     if setup.config.run.start_from is None and policy != setup.method.initial():
-        found.differs("policies/v0000", f"it is not the initial policy of {setup.config.method.name}")
+        differences.add("policies/v0000", f"it is not the initial policy of {setup.config.method.name}")
     if checked.process is not None and history_digest(checked.run.path) != checked.process.history:
-        found.differs("carried", "it is not the history that the run was played with")
+        differences.add("carried", "it is not the history that the run was played with")
 
 
 def _possible_starts(checked: CheckedRun, policy: Policy) -> list[Library]:
@@ -142,9 +142,9 @@ def _problems(library: Library, edits: Sequence[Edit], after: Library, sleep: in
 def _differences(replayed: Library, stored: Library) -> Iterator[str]:
     """Yield the differences between a stored library and the result of its edits."""
     for file, field in (("skills.py", "source"), ("library.json", "skills")):
-        recorded, found = getattr(stored, field), getattr(replayed, field)
-        if recorded != found:
-            yield f"{file} is not as the accepted edits leave it: {contrast(recorded, found)}"
+        recorded, expected = getattr(stored, field), getattr(replayed, field)
+        if recorded != expected:
+            yield f"{file} is not as the accepted edits leave it: {contrast(recorded, expected)}"
 
 
 SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
@@ -152,18 +152,18 @@ SHARED = "of an engine that several runs shared, not all of which are in the fol
 
 def check_reconciliations(checked: CheckedRun) -> Finding:
     """Compare them. Raises `StorageError`, `InvalidPlan`."""
-    found = Differences("reconciliations")
-    used = _check_used_tokens(checked, found)
-    _check_counts(checked, found)
-    _check_growth(checked, found)
-    summaries = _check_summaries(checked, found)
-    stored = _check_stored_sums(checked.run, found)
-    return found.finding(
+    differences = Differences("reconciliations")
+    used = _check_used_tokens(checked, differences)
+    _check_counts(checked, differences)
+    _check_growth(checked, differences)
+    summaries = _check_summaries(checked, differences)
+    stored = _check_stored_sums(checked.run, differences)
+    return differences.finding(
         f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
     )
 
 
-def _check_used_tokens(checked: CheckedRun, found: Differences) -> int:
+def _check_used_tokens(checked: CheckedRun, differences: Differences) -> int:
     """Check that each episode and each sleep has the tokens of its own rows, and no other one does."""
     recorded: dict[tuple[str, int], Usage] = {}
     attempts = {row.episode: row.attempt for row in checked.run.episodes}
@@ -183,21 +183,21 @@ def _check_used_tokens(checked: CheckedRun, found: Differences) -> int:
             spent[one] += row.usage
         elif checked.is_finished:
             what = f"it has tokens of {one[0]}, attempt {one[1]}, which is not recorded"
-            found.differs("requests.jsonl", what)
+            differences.add("requests.jsonl", what)
     for one, usage in recorded.items():
-        found.expect(one[0], "tokens of its turns and of its rows in the ledger", usage, spent[one])
+        differences.expect(one[0], "tokens of its turns and of its rows in the ledger", usage, spent[one])
     return len(recorded)
 
 
-def _check_counts(checked: CheckedRun, found: Differences) -> None:
+def _check_counts(checked: CheckedRun, differences: Differences) -> None:
     """Check that no answer has more reasoning than tokens, which older versions believed an engine."""
     for number, row in enumerate(checked.run.requests, start=1):
         if row.usage is not None and row.usage.action < 0:
             what = f"{row.usage.reasoning} reasoning tokens of {row.usage.completion} generated"
-            found.differs(f"requests.jsonl, row {number}", what)
+            differences.add(f"requests.jsonl, row {number}", what)
 
 
-def _check_growth(checked: CheckedRun, found: Differences) -> None:
+def _check_growth(checked: CheckedRun, differences: Differences) -> None:
     """Check that each prompt has room for the one before it and its answer, on the completions API: others
     leave reasoning out of later prompts."""
     setup = checked.setup
@@ -211,16 +211,16 @@ def _check_growth(checked: CheckedRun, found: Differences) -> None:
             least = before.usage.prompt + before.usage.completion if before and grows else 0
             if turn.usage.prompt < least:
                 what = f"its prompt has {turn.usage.prompt} tokens, the one before and its answer {least}"
-                found.differs(turn_of(key, number), what)
+                differences.add(turn_of(key, number), what)
             last[turn.conversation] = turn
 
 
-def _check_summaries(checked: CheckedRun, found: Differences) -> int:
+def _check_summaries(checked: CheckedRun, differences: Differences) -> int:
     """Check that each summary row follows from its episode."""
     written = checked.run.written_rows
     rows = {(row.episode, row.attempt): row for row in written}
     if len(rows) < len(written):
-        found.differs("episodes.jsonl", f"{len(written) - len(rows)} rows occur twice")
+        differences.add("episodes.jsonl", f"{len(written) - len(rows)} rows occur twice")
     for played in checked.episodes():
         if played.phase == "sleep":
             continue
@@ -230,15 +230,15 @@ def _check_summaries(checked: CheckedRun, found: Differences) -> int:
         row = rows.pop((episode.episode, episode.attempt), None)
         if row is not None:
             given = summarize_episode(episode, played.phase, before)
-            found.expect(episode.episode, "its row in episodes.jsonl", row, given)
+            differences.expect(episode.episode, "its row in episodes.jsonl", row, given)
         elif checked.is_finished:
-            found.differs(episode.episode, "it has no row in episodes.jsonl")
+            differences.add(episode.episode, "it has no row in episodes.jsonl")
     for key, _ in rows:
-        found.differs("episodes.jsonl", f"it has a row of {key}, which is not recorded")
+        differences.add("episodes.jsonl", f"it has a row of {key}, which is not recorded")
     return len(written)
 
 
-def _check_stored_sums(run: RunData, found: Differences) -> str:
+def _check_stored_sums(run: RunData, differences: Differences) -> str:
     """Check that the sums stored by each process are those of the ledger; return a summary."""
     equal = agreed = 0
     for one in run.reconciliations:
@@ -246,15 +246,15 @@ def _check_stored_sums(run: RunData, found: Differences) -> str:
         if ledger != one.ledger and one.clients != 1 and min(astuple(one.ledger - ledger)) >= 0:
             ledger = _sum_rows([run, *_neighbours(run, one)], one)
             if ledger != one.ledger:
-                found.left_out[SHARED] += 1
+                differences.left_out[SHARED] += 1
                 continue
         equal += ledger == one.ledger
         agreed += one.agrees
         if ledger != one.ledger:
-            found.differs("reconciliation.jsonl", f"sums of the ledger: {contrast(one.ledger, ledger)}")
+            differences.add("reconciliation.jsonl", f"sums of the ledger: {contrast(one.ledger, ledger)}")
         if one.ours and not one.agrees:
             counted = contrast(one.ledger, one.engine)
-            found.differs(
+            differences.add(
                 "reconciliation.jsonl", f"counters of the engine, which no one else used: {counted}"
             )
     return f"{equal} stored reconciliations, {agreed} of them equal to the engine's counters"

@@ -75,7 +75,7 @@ async def repeat_calls(checked: CheckedRun, status: Status) -> Finding:
 
     Raises `WorkerError`, `StorageError`.
     """
-    found, counts = Differences("replay"), Counter[str]()
+    differences, counts = Differences("replay"), Counter[str]()
     cores, episodes = len(os.sched_getaffinity(0)), checked.episodes()
 
     async def work() -> None:
@@ -84,16 +84,16 @@ async def repeat_calls(checked: CheckedRun, status: Status) -> Finding:
             counts["episodes"] += 1
             # A call in which the episode ended has no recorded result.
             lost = sum(each.call is not None and each.executed is None for each in episode.turns)
-            found.left_out += Counter({BY_A_FAULT: lost, BY_OTHER_TEXTS: int(checked.has_other_texts)})
+            differences.left_out += Counter({BY_A_FAULT: lost, BY_OTHER_TEXTS: int(checked.has_other_texts)})
             async with pool.worker() as worker:
                 try:
                     async for _ in _repeat_episode(checked, played, worker):
                         counts["calls"] += 1
                 except _Differs as error:
                     where = episode.episode
-                    found.differs(where if error.turn is None else turn_of(where, error.turn), str(error))
+                    differences.add(where if error.turn is None else turn_of(where, error.turn), str(error))
                 except _LeftOut as error:
-                    found.left_out[str(error)] += error.calls
+                    differences.left_out[str(error)] += error.calls
             status(f"replayed {counts['calls']} calls of {counts['episodes']} episodes")
 
     async with checked.setup.workers(cores) as pool:
@@ -103,7 +103,7 @@ async def repeat_calls(checked: CheckedRun, status: Status) -> Finding:
                     group.create_task(work())
         except* Exception as error:
             raise error.exceptions[0] from None
-    return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes")
+    return differences.finding(f"{counts['calls']} calls of {counts['episodes']} episodes")
 
 
 async def _repeat_episode(
@@ -157,20 +157,20 @@ def _list_operations(played: RecordedEpisode) -> list[tuple[int | None, Asked]]:
     """Return the operations on an episode's world, and the turns that show them. Raises as
     `_repeat_episode` does."""
     episode, turns = played.trajectory, played.trajectory.turns
-    found: list[tuple[int | None, Asked]] = []
+    operations: list[tuple[int | None, Asked]] = []
     for step in episode.steps:
         if step.turn is None:
-            found.append((None, step.call or step.load or []))
+            operations.append((None, step.call or step.load or []))
             continue
         node = turns[step.turn].executed if 0 <= step.turn < len(turns) else None
         if node is None:
             raise _Differs(f"turn {step.turn + 1} should show a call")
-        found.append((step.turn, node.calls[0] if node.kind == "tool" and node.calls else node))
+        operations.append((step.turn, node.calls[0] if node.kind == "tool" and node.calls else node))
     acted = ((n, turn.executed) for n, turn in enumerate(turns) if turn.executed)
     left = {n for n, executed in acted if executed.kind != "tool" or executed.calls}
-    if left := left - {turn for turn, _ in found}:
+    if left := left - {turn for turn, _ in operations}:
         raise _Differs("its call is not among the operations on the world", min(left))
-    return found
+    return operations
 
 
 def find_first_difference(recorded: CallNode, now: CallNode, path: str = "") -> str | None:
@@ -218,8 +218,8 @@ def _check_end(episode: Trajectory, calls: list[CallNode], last: Executed | None
     """Raise `_Differs` if an episode's termination or final state is different."""
     decided = last.termination if last is not None else None
     if decided != (episode.termination if episode.termination in DECIDED else None):
-        found = decided or "no termination"
-        raise _Differs(f"its recorded termination is {episode.termination}, and the world gives {found}")
+        ends = decided or "no termination"
+        raise _Differs(f"its recorded termination is {episode.termination}, and the world gives {ends}")
     if episode.termination.is_fault and episode.outcome is None:
         return
     if worker.outcome != episode.outcome:

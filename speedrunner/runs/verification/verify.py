@@ -52,14 +52,14 @@ async def verify(
     async def made(name: str, check: Callable[[], Finding | Awaitable[Finding]]) -> None:
         status(f"checking {name}")
         try:
-            found = check()
-            one = found if isinstance(found, Finding) else await found
+            result = check()
+            finding = result if isinstance(result, Finding) else await result
         except UNREADABLE as error:
             broken_off = Differences(name)
-            broken_off.differs(str(path), str(error))
-            one = broken_off.finding("the check could not be completed")
-        checks.append(one)
-        say(one)
+            broken_off.add(str(path), str(error))
+            finding = broken_off.finding("the check could not be completed")
+        checks.append(finding)
+        say(finding)
 
     await made("plan", lambda: check_plan(checked))
     await made("policies", lambda: check_policies(checked))
