@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from random import Random
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -253,7 +253,8 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
     savings = (1 - seconds["warm"] / seconds["none"]).dropna()
     ends = savings.groupby(keys).agg(["first", "last", "size"])
     ends = ends[ends["size"] > 1]
-    for (environment, method, in_flight), own in ends.groupby(keys[:-1]):
+    groups: Any = ends.groupby(keys[:-1])
+    for (environment, method, in_flight), own in groups:
         pairs = own["last"] - own["first"]
         change = estimate_mean({number: pandas.Series([pair]) for number, pair in enumerate(pairs)})
         yield {

@@ -63,7 +63,7 @@ def break_even(runs: Iterable[pandas.DataFrame], rule: RuleName = "engine") -> B
         rule: the cache rule of the columns.
     """
     suffix = SUFFIXES[rule]
-    sleeps, episodes = [], []
+    sleeps, episodes = list["pandas.Series[float]"](), list["pandas.Series[float]"]()
     for points in runs:
         shares, costs = (points[f"{name}_usd{suffix}"] for name in ("sleep", "cost"))
         known = (costs - shares)[points["complete"]].dropna()
