@@ -72,7 +72,7 @@ def episodes_page(run: RunData) -> Context:
         ),
         *("cached", "output tokens", "library", "task", "skills that ran"),
     )
-    table = html_table(columns, rows, label="Episodes", kind="sortable")
+    table = html_table(columns, rows, label="Episodes", kind="episodes sortable")
     values = zip(*(row[2:5] for row in rows), strict=True) if rows else [(), (), ()]
     names = dict(zip(("results", "ends", "phases"), (sorted({*own}) for own in values), strict=True))
     return {**heading(run), "table": table, "count": len(rows), **names}

@@ -154,7 +154,7 @@ def _checkpoint_table(points: Sequence[Row]) -> Markup:
 
 def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
     """Return the sleeps with their edits and costs; empty without any."""
-    stored, rows = set(run.policies.versions()), []
+    rows = []
     for record in run.sleeps:
         summarized = summarize_sleep(msgspec.to_builtins(record))
         cost = costs.get(record.sleep, {})
@@ -168,11 +168,10 @@ def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
                 len(summarized["refused"]),
                 cost.get("output") or None,
                 cost.get("usd") or None,
-                link(f"library/{number:04d}.html", number) if number in stored else number,
                 summary + element("p", "problem", summarized["error"]) if summarized["error"] else summary,
             ]
         )
     columns = (
-        *("sleep", "rollouts", "accepted edits", "refused", "output tokens", "USD", "library", "summary"),
+        *("sleep", "rollouts", "accepted edits", "refused", "output tokens", "USD", "summary"),
     )
     return html_table(columns, rows, label="Sleeps", kind="sleeps") if rows else Markup()
