@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.cli.bench_commands import cache, replay, tools
+from speedrunner.cli import bench_commands
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.golden_tables import Golden, refusals
@@ -32,7 +32,7 @@ from tests.scripted_runs import Runs, ScriptedRun, complaint, in_process, script
 from tests.tampered_runs import trusting
 
 app = typer.Typer()
-for command in (cache, replay, tools):
+for command in (bench_commands.replay, bench_commands.probe):
     app.command()(command)
 
 
@@ -175,7 +175,7 @@ def up_or_valid(request: Request) -> Answer:
 
 def probe(*arguments: str) -> Result:
     """The command within this process."""
-    return CliRunner().invoke(app, arguments)
+    return CliRunner().invoke(app, ["probe", *arguments])
 
 
 class TestTools:
