@@ -171,7 +171,5 @@ def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
                 summary + element("p", "problem", summarized["error"]) if summarized["error"] else summary,
             ]
         )
-    columns = (
-        *("sleep", "rollouts", "accepted edits", "refused", "output tokens", "USD", "summary"),
-    )
+    columns = ("sleep", "rollouts", "accepted edits", "refused", "output tokens", "USD", "summary")
     return html_table(columns, rows, label="Sleeps", kind="sleeps") if rows else Markup()

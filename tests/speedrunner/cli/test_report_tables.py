@@ -100,4 +100,4 @@ def test_an_unfinished_run_is_named(sweep: Path, tmp_path: Path) -> None:
     (run / "episodes.jsonl").write_text("".join(row for row in rows if "test/0004" not in row))
     found = collected(copied)
     assert found.problems == []
-    assert f"{run} is not finished: no complete evaluation after 4 rollouts" in describe(found)
+    assert f"1 run without a planned evaluation: {run}" in describe(found)

@@ -88,7 +88,7 @@ def test_nothing_is_shown_without_a_value() -> None:
     assert show_panel(Panel("", "", "", [Series("one", [], [])]), "") == ""
 
 
-METHODS, SPEEDRUNNERS = [*LOOKS][:9], [*LOOKS][8:]
+METHODS, SPEEDRUNNERS = [*LOOKS][:8], [*LOOKS][7:]
 
 
 @pytest.mark.parametrize("treatments", [METHODS, SPEEDRUNNERS, [None] * 4])

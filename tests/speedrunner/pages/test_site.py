@@ -265,7 +265,7 @@ def test_an_episode_shows_its_result_and_its_first_error(tmp_path: Path) -> None
     assert '<span class="badge good">success, score 1</span>' in won
     assert '<span class="badge bad">call limit, score 0.25</span>' in failed
     assert '<span class="badge warn">engine error</span>' in broken
-    assert "Reached the limit of LLM calls after 2" in Elements(failed).text
+    assert "Ended by call_limit after 2 LLM calls" in Elements(failed).text
     assert '<a href="1.html#turn-2">First error: turn 2</a>' in failed
     assert 'data-key="p" href="../../train/0000/1.html"' in failed
     assert 'data-key="n" href="../../train/0002/1.html"' in failed
