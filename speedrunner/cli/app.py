@@ -101,7 +101,7 @@ def _hint(arguments: Sequence[str]) -> str:
         return f"Use {command}."
     from speedrunner.config.compose import CHOOSERS, GROUPS
 
-    for option, value in zip(arguments, [*arguments[1:], "VALUE"], strict=True):
+    for option, value in zip(arguments, [*arguments[1:], "VALUE"], strict=False):
         key, is_set, own = option.removeprefix("--").partition("=")
         if option.startswith("--") and ("." in key or key in {*CHOOSERS, *GROUPS}):
             return f"A setting has no dashes: write {key}={own if is_set else value}."

@@ -6,9 +6,11 @@ import json
 import keyword
 import os
 import re
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import typer
@@ -86,8 +88,10 @@ def init(
             path.parent.mkdir(parents=True, exist_ok=True)
         write_shared(path, text.encode())
         say(f"wrote {path}")
-        if kind == "model" and "://" not in name:
-            check_files(written := load_model_config(str(path)), prepare(written, say), say, starts=False)
+        if kind == "model":
+            written = load_model_config(str(path))
+            if "://" not in name:
+                check_files(written, prepare(written, say), say, starts=False)
     say("try it there:", *(f"  {line}" for line in commands))
 
 
@@ -116,24 +120,32 @@ def _describe_api(url: str, chosen: str, folder: Path) -> Written:
     Args:
         chosen: the model's name there; empty if the API serves one model.
     """
-    key = os.environ.get(API_KEY, "")
-    request = Request(f"{url.rstrip('/')}/models", headers={"Authorization": f"Bearer {key}"} if key else {})
+    if "@" in urlsplit(url).netloc:
+        raise NotWritten(f"the URL has user information: leave it out, and give the key in {API_KEY}")
+    key = os.environ.get(API_KEY, "") if url.startswith("https://") else ""  # not unencrypted
     try:
+        request = Request(
+            f"{url.rstrip('/')}/models", headers={"Authorization": f"Bearer {key}"} if key else {}
+        )
         with urlopen(request, timeout=ANSWER_S) as answer:
             served = {model["id"]: model for model in json.load(answer)["data"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NotWritten(f"{request.full_url} does not list the served models: {error}") from None
+    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        raise NotWritten(f"{url}/models does not list the served models: {error}") from None
     names = [name for name in served if chosen in ("", name)]
     if len(names) != 1:
         raise NotWritten(f"{url} serves {', '.join(served) or 'no model'}: name one, such as {url}#MODEL")
+    context = served[names[0]].get("max_model_len") or CONTEXT
     content = {
         "name": names[0],
         "tried": f"Nothing; written by `speedrunner init model {url}`.",
         "base_url": url.rstrip("/"),
         **({"api_key_env": API_KEY} if key else {}),
         "api": "chat",
-        "context": served[names[0]].get("max_model_len") or CONTEXT,
-        "roles": {"actor": {"string_tokens": 1024}, "inducer": {"string_tokens": 8192}},
+        "context": context,
+        "roles": {
+            "actor": {"string_tokens": min(1024, context // 8)},
+            "inducer": {"string_tokens": min(8192, context // 2)},
+        },
         "prices": {"uncached": 0, "cached": 0, "output": 0},
     }
     name = re.sub(r"[^\w.-]+", "-", names[0].rpartition("/")[2].lower())

@@ -37,7 +37,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
       speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20
       speedrunner run run.start_from=runs/demo:2 run.rollouts=0 run.test_episodes=10
     """
-    configs = [_choose_config(given, trust or []) for given in _split_seeds(overrides or [])]
+    configs = _separate([_choose_config(given, trust or []) for given in _split_seeds(overrides or [])])
     from speedrunner.cli.run_summary import configure_logging, play_and_print
     from speedrunner.runs.planned_runs import PlannedRun, describe_plan
     from speedrunner.runs.setup import set_up
@@ -49,20 +49,25 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
     if dry_run:
         say(f"{', '.join(run.path for run in runs)}:", *describe_plan(runs))
     else:
-        play_and_print(runs)
+        play_and_print(runs, configs[0].run.in_flight if len(runs) > 1 else None)
 
 
 def _split_seeds(given: Sequence[str]) -> list[list[str]]:
-    """Return the settings of each seed of `run.seed=0,1,2`; a given `run.dir` gets the seed at its end."""
+    """Return the settings of each seed of `run.seed=0,1,2`."""
     seeds = next((text.removeprefix(f"{SEED}=") for text in given if text.startswith(f"{SEED}=")), "")
     if "," not in seeds:
         return [[*given]]
     others = [text for text in given if not text.startswith(f"{SEED}=")]
-    return [
-        [f"{text}-seed{seed}" if text.startswith("run.dir=") else text for text in others]
-        + [f"{SEED}={seed}"]
-        for seed in seeds.split(",")
-    ]
+    return [[*others, f"{SEED}={seed}"] for seed in seeds.split(",")]
+
+
+def _separate(configs: list[Config]) -> list[Config]:
+    """Add the seed to the runs' directories where they are equal. Raises `InvalidConfig` if seeds are."""
+    if len({config.run.dir for config in configs}) == len(configs):
+        return configs
+    if len({config.run.seed for config in configs}) < len(configs):
+        raise InvalidConfig(f"{SEED} names a seed twice")
+    return [config.with_run(dir=f"{config.run.dir}-seed{config.run.seed}") for config in configs]
 
 
 def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:

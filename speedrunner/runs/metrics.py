@@ -75,8 +75,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """An offline run in `RUN/wandb`, which the user can upload with `wandb sync`; nothing is sent
-    from here."""
+    """A run in `RUN/wandb`. It is sent nowhere unless W&B's own variable WANDB_MODE asks for it."""
 
     def __init__(self, path: Path, notes: str, config: Config) -> None:
         wandb = import_module("wandb")

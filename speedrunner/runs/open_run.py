@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,9 +31,13 @@ from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy, Process, attempts
 from speedrunner.store.run_data import RunData
+from speedrunner.store.run_lock import OwnerSilent
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.worker_pool import WorkerPool
+
+LOOK_S = 1.0
+"""Seconds between two looks at a lock whose owner seems dead."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,8 @@ async def open_run(
     if not (path / "config.yaml").exists():  # checked before a folder is created
         initial = setup.initial_policy()
         first_prompt = check_model(setup, initial)
-    with RunDirectory.open_for_writing(path) as directory:
+    with ExitStack() as owned:
+        directory = await _own(path, owned, console)
         stored = directory.read()
         if stored.files.config.exists():
             check_configuration(stored, setup)
@@ -162,6 +167,20 @@ async def open_run(
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
             yield OpenRun(setup, directory, process, left, tried, progress)
+
+
+async def _own(path: Path, owned: ExitStack, console: Console) -> RunDirectory:
+    """Own a run's directory while `owned` is open. Wait for an owner that seems dead: it may have lost its
+    node, and this process may be the same job, started again. Raises `LockHeld`, `StorageError`."""
+    is_told = False
+    while True:
+        try:
+            return owned.enter_context(RunDirectory.open_for_writing(path))
+        except OwnerSilent as silent:
+            if not is_told:
+                console.print(f"waiting: {silent}", soft_wrap=True)
+            is_told = True
+            await asyncio.sleep(LOOK_S)
 
 
 @contextmanager
@@ -224,9 +243,11 @@ def check_configuration(run: RunData, setup: Setup) -> None:
     """Raise `RunDirectoryError` if a stored run has another configuration, and `StorageError` if it cannot be
     read."""
     if changed := differences(run.settings, setup.config):
+        is_longer = all(line.startswith("run.rollouts: ") for line in changed)
+        onward = f"run.start_from={run.path} run.dir=NEW" if is_longer else "run.dir=NEW"
         raise RunDirectoryError(
             f"{run.path} has another configuration: {'; '.join(_name_causes(changed))}; undo the change, or"
-            " start another run with run.dir=NEW"
+            f" start another run with {onward}"
         )
 
 

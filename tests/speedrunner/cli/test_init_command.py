@@ -51,9 +51,21 @@ def test_a_served_model_is_described_by_its_address(shared_corridor: Runs, tmp_p
     assert (config.base_url, config.api, config.hosted) == (url, "chat", True)
     line = complaint(in_process("init", "model", f"{url}#other", str(tmp_path)))
     assert line.endswith(f"name one, such as {url}#MODEL")
-    assert "does not list the served models" in complaint(
-        in_process("init", "model", "http://127.0.0.1:9/v1")
-    )
+    for wrong in ("http://127.0.0.1:9/v1", "http://127.0.0.1:9 9/v1"):
+        assert "does not list the served models" in complaint(in_process("init", "model", wrong))
+    line = complaint(in_process("init", "model", "http://me:secret@127.0.0.1:9/v1"))
+    assert "user information" in line
+    assert "secret" not in line
+
+
+def test_a_key_goes_to_no_server_without_encryption(
+    shared_corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    url = str(shared_corridor(script()).server.endpoint)
+    assert in_process("init", "model", url, str(tmp_path)).returncode == 0
+    (file,) = tmp_path.iterdir()
+    assert load_model_config(str(file)).api_key_env is None
 
 
 def test_list_takes_a_file_that_says_nothing_of_itself(

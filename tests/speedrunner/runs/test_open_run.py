@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 import yaml
+from rich.console import Console
 
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.methods.method_registry import METHODS
+from speedrunner.runs import open_run
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import identity
 from speedrunner.runs.open_run import check_configuration, identify_process, with_recorded_context
@@ -18,6 +23,7 @@ from speedrunner.runs.planned_runs import PlannedRun, is_unfinished
 from speedrunner.runs.servers import fit_model
 from speedrunner.runs.setup import set_up
 from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_lock import RunLock
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.gpu_kinds import GPUS, fake_driver, with_config
@@ -31,6 +37,7 @@ from tests.scripted_runs import (
     script,
     walker,
 )
+from tests.speedrunner.store.test_run_lock import move_to_another_machine, owner_file
 
 pytestmark = pytest.mark.process
 
@@ -41,6 +48,29 @@ def test_a_run_has_the_configuration_with_which_it_was_begun(tmp_path: Path, met
     with RunDirectory.open_for_writing(tmp_path / "run") as directory:
         directory.write_config(to_yaml(setup.config))
     check_configuration(RunData(tmp_path / "run"), setup)
+
+
+async def test_a_resumed_run_waits_for_an_owner_on_a_lost_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = RunLock(tmp_path / "run" / "lock")
+    lock.path.parent.mkdir()
+    lock.__enter__()
+    lock._stop.set()
+    move_to_another_machine(lock.path, silent_for=45)
+    said: list[str] = []
+
+    class Terminal:
+        def print(self, line: str, **_: object) -> None:
+            said.append(line)
+            os.utime(owner_file(lock.path), (0, 0))  # it stays silent
+
+    monkeypatch.setattr(open_run, "LOOK_S", 0)
+    with ExitStack() as owned:
+        await open_run._own(tmp_path / "run", owned, cast(Console, Terminal()))
+    (line,) = said
+    assert line.startswith("waiting: ")
+    assert "on node7" in line
 
 
 LONG = ("env.train=8", "run.rollouts=8", "run.sleep_every=8")
