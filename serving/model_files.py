@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -15,7 +16,6 @@ from serving.engine.gpus import read_gpus
 from serving.errors import InvalidCall, InvalidModelConfig
 from serving.model_config import ModelConfig, Role
 from serving.sizing import read_config
-from serving.tokens.chat_template import plain_jinja
 from serving.tokens.formats import FORMATS
 from serving.tokens.grammar import dumps
 from serving.tokens.tokenizer import ChatTokenizer
@@ -177,7 +177,7 @@ def _find_thinking(tokenizer: ChatTokenizer) -> str:
     _, opened = tokenizer.first_prompt([{"role": "user", "content": "A"}], [], enable_thinking=True)
     if "<think>" in opened:
         return "none" if "</think>" in opened else "prompted"
-    template = json.dumps(tokenizer.chat_template)
+    template = json.dumps(tokenizer.huggingface.chat_template)
     return "generated" if "enable_thinking" in template else "none"
 
 
@@ -185,8 +185,9 @@ def _find_variables(tokenizer: ChatTokenizer) -> set[str]:
     """Return the variables that the chat template reads and does not set."""
     from jinja2 import Environment, TemplateSyntaxError, meta  # heavy
 
-    source = tokenizer.chat_template
-    text = plain_jinja(source if isinstance(source, str) else "\n".join(source.values()))
+    source = tokenizer.huggingface.chat_template
+    text = source if isinstance(source, str) else "\n".join(source.values())
+    text = re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", text)  # a tag of transformers alone
     with suppress(TemplateSyntaxError):  # reported when it renders
         return meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(text))
     return set()

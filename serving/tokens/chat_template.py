@@ -6,15 +6,13 @@ Without this module, the grammar would force valid calls of tools that the model
 
 from __future__ import annotations
 
-import json
 import re
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,34 +50,6 @@ _PROBE = ToolSpec(
     {"type": "object", "properties": {"zqparameter": {"type": "string"}}, "required": ["zqparameter"]},
 )
 _FIRST, _ANSWER, _SECOND = "zqfirst", "zqanswer", "zqsecond"
-
-
-@lru_cache(maxsize=8)
-def compile_template(source: str) -> Any:
-    """Compile a chat template as `transformers` does, whose import takes seconds. Raises errors of Jinja."""
-    from jinja2.exceptions import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(message: str) -> None:
-        raise TemplateError(message)
-
-    def tojson(value: Any, ensure_ascii: bool = False, indent: Any = None, **options: Any) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = tojson
-    environment.globals["raise_exception"] = refuse
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return environment.from_string(plain_jinja(source))
-
-
-def plain_jinja(source: str) -> str:
-    """Return a template with a condition that is always true in place of `generation`, a tag that marks what
-    the model wrote."""
-    opened = re.sub(r"{%(-?)\s*generation\s*(-?)%}", r"{%\1 if true \2%}", source)
-    return re.sub(r"{%(-?)\s*endgeneration\s*(-?)%}", r"{%\1 endif \2%}", opened)
 
 
 def system_sections(tools: Sequence[ToolSpec], form: str, reasoning_tokens: int) -> list[str]:

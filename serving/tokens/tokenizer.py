@@ -17,44 +17,37 @@ from pathlib import Path
 from typing import Any
 
 from serving.errors import InvalidModelConfig
-from serving.tokens.chat_template import ChatTemplate, compile_template
+from serving.tokens.chat_template import ChatTemplate
 from serving.tokens.tools import ToolSpec
-from serving.weights import read_json
-
-SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
-"""Special tokens that chat templates may name."""
 
 
 class ChatTokenizer:
     """A model's tokenizer and chat template. Raises `InvalidModelConfig` if the folder has no usable ones.
 
     Attributes:
+        huggingface: the tokenizer object of `transformers`.
         digest: SHA-256 of the tokenizer and its chat template.
-        chat_template: its source; some models have several templates, by name.
         template: what the chat template writes.
     """
 
     def __init__(self, folder: str | Path) -> None:
         from tokenizers import Tokenizer
 
-        self._folder, self._config = str(folder), read_json(Path(folder, "tokenizer_config.json"))
-        # Then `tokenizer.json` is the whole tokenizer, and no class of `transformers` is needed.
-        self._is_plain = self._config.get("tokenizer_class") == "TokenizersBackend"
         try:
-            self._tokenizer, self.chat_template, self._special = self._read()
-            described = self._tokenizer.to_str()
+            self.huggingface = _load(str(folder))
+            described = self.huggingface.backend_tokenizer.to_str()
             backend = json.loads(described)
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidModelConfig(f"{folder} contains no usable tokenizer: {reason}") from error
-        if not self.chat_template:
+        if not self.huggingface.chat_template:
             raise InvalidModelConfig(f"{folder} has no chat template: add a chat_template.jinja")
-        template = json.dumps(self.chat_template)
+        template = json.dumps(self.huggingface.chat_template)  # some models have several templates, by name
         self.digest = hashlib.sha256(f"{template}\n{described}".encode()).hexdigest()
         added = backend.pop("added_tokens")
         self._control = {token["content"]: int(token["id"]) for token in added}
         longest_first = sorted(self._control, key=len, reverse=True)
-        self.template = ChatTemplate(self._render, longest_first, self._special.get("eos_token", ""))
+        self.template = ChatTemplate(self._render, longest_first, str(self.huggingface.eos_token))
         self.template.check_limits()
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens, the same tokenizer encodes every text as ordinary text. That follows a
@@ -65,29 +58,6 @@ class ChatTokenizer:
         self._encode_plain = lru_cache(maxsize=256)(
             lambda text: plain.encode(text, add_special_tokens=False).ids
         )
-
-    def _read(self) -> tuple[Any, str | dict[str, str], dict[str, str]]:
-        """Return the tokenizer, its chat template and its special tokens by name."""
-        from tokenizers import Tokenizer
-
-        folder, config = Path(self._folder), self._config
-        template = folder / "chat_template.jinja"
-        if not (self._is_plain and template.is_file()):
-            whole = self.huggingface
-            return whole.backend_tokenizer, whole.chat_template, whole.special_tokens_map
-        special = {name: config[name] for name in SPECIAL if isinstance(config.get(name), str)}
-        return Tokenizer.from_file(str(folder / "tokenizer.json")), template.read_text("utf-8"), special
-
-    @cached_property
-    def huggingface(self) -> Any:
-        """The tokenizer object of `transformers`, without code of its folder. The import takes seconds."""
-        if self._is_plain:
-            from transformers import PreTrainedTokenizerFast  # the other one imports torch, too
-
-            return PreTrainedTokenizerFast.from_pretrained(self._folder)
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(self._folder, trust_remote_code=False)
 
     @cached_property
     def grammar_compiler(self) -> Any:
@@ -143,17 +113,9 @@ class ChatTokenizer:
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], open_turn: bool, **options: Any
     ) -> str:
         try:
-            source = self.chat_template
-            if isinstance(source, dict):
-                source = source["tool_use" if tools and "tool_use" in source else "default"]
-            tokens = {**self._special, **options}
             return str(
-                compile_template(source).render(
-                    messages=messages,
-                    tools=tools or None,
-                    documents=None,
-                    add_generation_prompt=open_turn,
-                    **tokens,
+                self.huggingface.apply_chat_template(
+                    messages, tools=tools or None, tokenize=False, add_generation_prompt=open_turn, **options
                 )
             )
         except Exception as error:  # templates raise errors of their own
@@ -187,7 +149,8 @@ class ChatTokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of generated ids, including control tokens; invalid UTF-8 becomes U+FFFD."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+        # The wrapper's own `decode` looks at each id, which takes longer than the decoding.
+        return str(self.huggingface.backend_tokenizer.decode(ids, skip_special_tokens=False))
 
     def _encode(self, text: str, restore: Callable[[str], str]) -> list[int]:
         ids: list[int] = []
@@ -197,3 +160,19 @@ class ChatTokenizer:
             ids.append(self._control[found.group()])
             position = found.end()
         return ids + self.outside_text(restore(text[position:]))
+
+
+def _load(folder: str) -> Any:
+    """Load the tokenizer without code of its folder; `transformers` raises many kinds of errors."""
+    config: dict[str, Any] = {}
+    for file in (Path(folder, "config.json"), Path(folder, "tokenizer_config.json")):
+        config |= json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    light = [("TokenizersBackend", architecture) for architecture in (None, "qwen3", "qwen3_next")]
+    if (config.get("tokenizer_class"), config.get("model_type")) in light:
+        # `AutoTokenizer` would return this class, too, but imports torch first, which takes seconds.
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

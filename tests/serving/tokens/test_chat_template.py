@@ -112,14 +112,14 @@ def test_a_template_without_end_is_refused_in_one_line(
     monkeypatch.setattr(chat_template, "RENDER_S", 2.0)
     monkeypatch.setattr(chat_template, "RENDER_BYTES", 2**28)
     tokenizer = ChatTokenizer(tiny_folder)
-    tokenizer.chat_template = ENDLESS[name] + "{{ messages[0].content }}"
+    tokenizer.huggingface.chat_template = ENDLESS[name] + "{{ messages[0].content }}"
     message = error_message(tokenizer.template.check_limits, InvalidModelConfig)
     assert "takes more than 2 s, 256 MiB of memory or 1,048,576 characters for " in message
 
 
 def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None:
     tokenizer = make("no_tools")
-    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.huggingface.chat_template = "{{ messages[0].content }}"
     message = error_message(lambda: tokenizer.template.frame(FORMATS["qwen3_json"]), InvalidModelConfig)
     golden("chat_templates/refused.txt", message + "\n")
 
@@ -129,7 +129,7 @@ def test_a_template_that_writes_tools_or_the_system_message_gets_the_system_mess
 ) -> None:
     tokenizer = make("no_tools")
     either = "{% if tools %}{{ tools | tojson }}{% elif messages[0].role == 'system' %}SYSTEM{% endif %}"
-    tokenizer.chat_template = either + "{{ messages[-1].content }}"
+    tokenizer.huggingface.chat_template = either + "{{ messages[-1].content }}"
     assert (tokenizer.template.writes_tools, tokenizer.template.writes_system) == (True, False)
     said = [{"role": "system", "content": "You walk."}, {"role": "user", "content": "Go."}]
     assert tokenizer.template.first_messages(said, [], "") == [
