@@ -200,8 +200,10 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can_convoy(self) -> bool:
-        """Whether turns may begin together: on a hybrid model, with vLLM's own scheduler."""
-        return self.cache == "hybrid" and "scheduler-cls" not in self.server.flags
+        """Whether turns may begin together: on a hybrid model, with vLLM's own scheduler and one token per
+        step."""
+        has_other = {"speculative-config", "scheduler-cls"} & self.server.flags.keys()
+        return self.cache == "hybrid" and not has_other
 
     def with_flags(self, flags: Mapping[str, Any]) -> ModelConfig:
         """Return the model config with these flags of its server added or changed."""

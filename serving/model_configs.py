@@ -212,8 +212,11 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
     block, unit = flags.get("block-size"), flags.get("prefix-match-unit")
     if isinstance(block, int) and isinstance(unit, int) and (unit < 1 or block % unit):
         yield f"server.flags.prefix-match-unit {unit} must divide server.flags.block-size ({block})"
-    if model_config.convoy_steps and model_config.cache != "hybrid":
-        yield f"`convoy_steps: {model_config.convoy_steps}` goes with `cache: hybrid` alone"
+    if model_config.convoy_steps and not model_config.can_convoy:
+        yield (
+            f"`convoy_steps: {model_config.convoy_steps}` needs `cache: hybrid`, without speculative-config"
+            " and scheduler-cls in server.flags"
+        )
     has_cache = model_config.cache == "hybrid" and flags.get("enable-prefix-caching", True)
     if has_cache and "speculative-config" in flags:
         yield (
