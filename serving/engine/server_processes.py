@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -17,10 +18,13 @@ def server_processes(endpoint: Endpoint) -> list[psutil.Process]:
     Empty for other addresses, and if they cannot be found: the server is another user's or on another
     machine.
     """
+    if endpoint.socket is None:
+        return []
     processes: dict[int, psutil.Process] = {}
+    paths = {str(endpoint.socket), os.path.realpath(endpoint.socket)}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if str(endpoint.socket) in process.cmdline():
+            if paths & {word.removeprefix("--uds=") for word in process.cmdline()}:
                 processes |= {each.pid: each for each in (process, *process.children(recursive=True))}
     return list(processes.values())
 

@@ -32,8 +32,11 @@ subprocess.run([sys.executable, "-c", core])
 """Has a child that computes for 0.3 s."""
 
 
-def test_a_server_is_found_by_its_socket_with_the_cpu_time_of_its_processes(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SERVER, "--uds", str(tmp_path / "http")]
+@pytest.mark.parametrize("words", [("--uds", "HERE/http"), ("--uds=HERE/http", "None")])
+def test_a_server_is_found_by_its_socket_with_the_cpu_time_of_its_processes(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-c", SERVER, *(word.replace("HERE", str(tmp_path)) for word in words)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n"
