@@ -14,6 +14,7 @@ import secrets
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -345,10 +346,22 @@ TEMPORARY_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "QUACK_CACH
 def cache_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the caches that the environment does not set: all in the folder that
     SPEEDRUNNER_CACHE names, as in our Slurm jobs; without it, those of `TEMPORARY_CACHES` in the user's home.
+
+    Raises `ServerFailed`: that folder cannot be created, or others could write there.
     """
     if chosen := environment.get(CACHE_VARIABLE):
         base = Path(chosen).expanduser().absolute()
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        advice = f"choose another folder ({CACHE_VARIABLE})"
+        try:
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = base.stat()
+        except OSError as error:
+            raise ServerFailed(f"no folder for caches at {base}: {error.strerror}; {advice}") from error
+        if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ServerFailed(
+                f"other users can write to {base}, and servers load code from it: run `chmod go-w {base}`, or"
+                f" {advice}"
+            )
         folders = {variable: base / variable.partition("_")[0].lower() for variable in USUAL_CACHES}
     else:
         folders = {variable: Path(USUAL_CACHES[variable]).expanduser() for variable in TEMPORARY_CACHES}

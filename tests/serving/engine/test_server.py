@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -346,3 +347,17 @@ def test_all_caches_are_in_the_chosen_folder_but_those_that_the_user_has_placed(
     assert below(own, settings) == set(settings) == set(USUAL_CACHES) - {"TRITON_CACHE_DIR"}
     assert len(set(settings.values())) == len(settings)
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [(0o666, "no folder for caches at HERE: File exists; "), (0o1777, "`chmod go-w HERE`")],
+)
+def test_no_cache_is_where_others_can_write_or_no_folder_can_be(
+    tmp_path: Path, mode: int, message: str
+) -> None:
+    here = tmp_path / "caches"
+    here.mkdir() if mode & stat.S_ISVTX else here.touch()
+    here.chmod(mode)
+    with pytest.raises(ServerFailed, match=re.escape(message.replace("HERE", str(here)))):
+        cache_settings({"SPEEDRUNNER_CACHE": str(here)})
