@@ -163,6 +163,7 @@ class Deployment:
             require_alive,
             hosted=self.model_config.hosted,
             note_outage=self._note_outage,
+            say=self._say,
         )
         self._engines.append(engine)
         try:

@@ -152,6 +152,7 @@ class Engine:
         require_alive: see `RequireAlive`; `None` for an engine that others run.
         hosted: whether it is a hosted service; only a vLLM server reports its health and takes seeds.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
+        say: called with a line at each try that times out.
 
     Attributes:
         cache_salt: separates the requests of token ids in the engine's prefix cache from all others; empty:
@@ -169,6 +170,7 @@ class Engine:
         require_alive: RequireAlive | None = None,
         hosted: bool = False,
         note_outage: Callable[[str], None] = lambda reason: None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.endpoint = endpoint
         self.model = model
@@ -178,7 +180,7 @@ class Engine:
         self._retry = retry or RetryPolicy()
         self._require_alive = require_alive
         self.hosted = hosted
-        self._note_outage = note_outage
+        self._note_outage, self._say = note_outage, say
         self._takes_messages = False
         """Whether it has answered a request of messages."""
         self._not_before = 0.0
@@ -316,6 +318,12 @@ class Engine:
 
         Raises `EngineDead` or `RequestFailed` if there should be no other one.
         """
+        if failure.timed_out:
+            billed = "; the provider may bill each" if self.hosted else ""
+            self._say(
+                f"{failure} from {self.model} (serving.request_timeout_s): try {request.tries} of"
+                f" {self._retry.tries} of a request{billed}"
+            )
         wait_s = self._retry.wait_s(request.tries)
         # The engine refused the request before any work, or is away: it costs nothing to wait longer.
         is_outage = failure.usage == Usage() and not (failure.lost and self._require_alive)

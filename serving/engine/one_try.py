@@ -125,6 +125,7 @@ class TryFailed(Exception):
         status: its status in the ledger.
         after_s: the wait that the engine asked for.
         lost: whether the connection is gone, perhaps with the engine.
+        timed_out: whether no answer came in time.
         usage: its cost, if known.
     """
 
@@ -133,6 +134,7 @@ class TryFailed(Exception):
     status: Status = "failed"
     after_s: float | None = None
     lost: bool = False
+    timed_out: bool = False
     usage: Usage | None = None
 
 
@@ -192,7 +194,7 @@ def _error_of_http(error: HttpError) -> Exception:
         case "refused" | "not connected":
             return TryFailed(f"connection lost: {error}", lost=True, usage=Usage())
         case "timed out":
-            return TryFailed(str(error), status="aborted", lost=True)
+            return TryFailed(str(error), status="aborted", lost=True, timed_out=True)
         case "unusable":
             return TryFailed(str(error))
     return TryFailed(f"connection lost: {error}", lost=True)

@@ -65,13 +65,17 @@ def serve(tiny_tokenizer: ChatTokenizer) -> Callable[..., Any]:
         retry: RetryPolicy = FAST,
         cap_usd: float | None = None,
         require_alive: RequireAlive | None = None,
+        hosted: bool = False,
     ) -> AsyncIterator[Rig]:
         rows: list[LedgerRow] = []
         noted: list[str] = []
         with ScriptedEngine(tiny_tokenizer, script) as server:
             meter = Meter(rows.append, PRICES, Spending(cap_usd))
             engine = Engine(
-                server.endpoint, "tiny-random", meter, retry, require_alive, note_outage=noted.append
+                *(server.endpoint, "tiny-random", meter, retry, require_alive),
+                hosted=hosted,
+                note_outage=noted.append,
+                say=noted.append,
             )
             try:
                 yield Rig(server, engine, rows, noted)
@@ -170,9 +174,13 @@ async def test_an_answer_that_does_not_come_is_dropped_after_its_time(
         return scripted.HANG
 
     retry = RetryPolicy(tries=2, first_wait_s=0.0, timeout_s=10.0)
-    async with serve(hang_once, retry=retry) as rig:
+    async with serve(hang_once, retry=retry, hosted=True) as rig:
         await rig.complete()
         assert rig.statuses == ["aborted", "ok"]
+        assert rig.noted == [
+            "no answer within 10 s from tiny-random (serving.request_timeout_s): try 1 of 2 of a request; the"
+            " provider may bill each"
+        ]
         assert "no answer within 10 s" in str(rig.rows[0].error)
 
 
