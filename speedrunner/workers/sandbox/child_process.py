@@ -44,6 +44,9 @@ them itself before it runs untrusted code."""
 START_LIMIT_S = 60.0
 """Seconds within which a process must be ready. No skill's time counts before that."""
 
+RETRY_S = 1.0
+"""Pause before a start that failed is tried again, once: the machine may be full for a moment."""
+
 END_LIMIT_S = 1.0
 """Seconds that the kernel may take to remove a killed process."""
 
@@ -224,7 +227,7 @@ class ChildPool:
 
         Raises:
             SandboxUnavailable: this kind of sandbox cannot run here.
-            SandboxNotStarted: none starts within `START_LIMIT_S`.
+            SandboxNotStarted: none starts within `START_LIMIT_S`, in two tries.
         """
         deadline = time.monotonic() + START_LIMIT_S
         spare, self._spare = self._spare, None
@@ -232,6 +235,13 @@ class ChildPool:
             with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory
                 spare.wait(deadline)
                 return spare
+        try:
+            return self._start(deadline)
+        except SandboxNotStarted:
+            time.sleep(RETRY_S)
+            return self._start(deadline)
+
+    def _start(self, deadline: float) -> Child:
         child = Child(self._sandbox, "skills")
         child.wait(deadline)
         return child

@@ -125,7 +125,7 @@ class TestWhereTheMachineIsFull:
     def test_nothing_is_started_ahead_and_who_needs_one_is_told(
         self, kind: Literal["isolated", "rlimits"], full_machine: Callable[[int], None]
     ) -> None:
-        full_machine(2)
+        full_machine(3)
         pool = ChildPool(SandboxConfig(kind))
         before = open_files()
         pool.refill()
@@ -137,9 +137,16 @@ class TestWhereTheMachineIsFull:
         assert open_files() == before
 
     async def test_a_code_session_is_told_too(self, full_machine: Callable[[int], None]) -> None:
-        full_machine(1)
+        full_machine(2)
         with pytest.raises(SandboxError, match="temporarily unavailable"):
             await CodeSession(SandboxConfig()).__aenter__()
+
+    async def test_one_failed_start_is_tried_again(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(1)
+        ChildPool(SandboxConfig()).take().kill()
+        full_machine(1)
+        async with CodeSession(SandboxConfig()) as session:
+            assert (await session.execute("1 + 1", HANGS_S)).text == "2"
 
 
 class TestPool:
