@@ -16,8 +16,8 @@ from serving.options import Check
 from serving.probes.tool_battery import LABELS, battery
 from serving.tokens.tools import ToolSpec
 
-KINDS = ("quotes", "enum", "optional", "nested")
-"""Probes of the battery whose tools are offered. They have each kind of grammar, with short answers."""
+TOOLS = next(list(probe.tools) for probe in battery() if probe.kind == "nested")
+"""The one tool that is offered: its calls have an enum, an optional argument, lists and nested objects."""
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
@@ -72,7 +72,7 @@ class StartCheck:
 async def check_engine(model: Model) -> None:
     """Check that a run can rely on an engine on the completions API, by a conversation of two turns.
 
-    Both calls must be valid; the tools need each kind of grammar. If the model config has a prefix cache, the
+    Both calls must be valid; each needs all kinds of grammar. If the model config has a prefix cache, the
     second request must report that the first one's prompt was cached.
 
     Raises:
@@ -86,9 +86,8 @@ async def check_engine(model: Model) -> None:
         role, string_tokens=STRING_TOKENS, thinking_tokens=min(role.thinking_tokens, THINKING_TOKENS)
     )
     text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * cache.match_unit if cache else 0))
-    tools = {tool.name: tool for probe in battery() if probe.kind in KINDS for tool in probe.tools}
     talk = model.with_roles(Roles(role, role)).converse(
-        "actor", [{"role": "user", "content": text}], [*tools.values()], LABELS
+        "actor", [{"role": "user", "content": text}], TOOLS, LABELS
     )
     try:
         first = await talk.ask()

@@ -19,7 +19,7 @@ from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.options import Check
-from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
+from serving.probes.start_check import StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.grammar import one_of
 from serving.tokens.tokenizer import ChatTokenizer
@@ -60,9 +60,12 @@ async def test_a_good_engine_passes_with_one_conversation(
         (ready, *rows) = checked.rows
         assert ready.labels["role"] == "readiness"
         assert [row.labels["role"] for row in rows] == ["probe"] * 2
-        assert set(KINDS) < {probe.kind for probe in battery()}
-        # Grammars of a run's kinds, bounded to what a second or two allows.
-        assert {"probe_turn", "probe_plan"} < set(checked.server.requests[1].tools)
+        # A call has each kind of grammar, bounded to what a second or two allows.
+        ((name, tool),) = checked.server.requests[1].tools.items()
+        schema = tool["function"]["parameters"]
+        assert name == "probe_plan"
+        assert "enum" in schema["properties"]["by"]
+        assert set(schema["properties"]) - set(schema["required"]) == {"limit"}
         assert checked.server.requests[1].body["max_tokens"] < 1500
         assert len(checked.server.requests[1].prompt) < 3000
         assert checked.model.model_config is bare
@@ -71,7 +74,7 @@ async def test_a_good_engine_passes_with_one_conversation(
 @pytest.mark.parametrize(
     ("spoiled", "told"),
     [
-        (lambda request: call("probe_turn", direction="up"), "does not enforce the grammar of tool calls ("),
+        (lambda request: call("probe_plan", by="air"), "does not enforce the grammar of tool calls ("),
         (lambda request: cut(sample_call(request)), "ends tool calls too early ("),
         (
             lambda request: refuse(400, "unknown grammar"),
