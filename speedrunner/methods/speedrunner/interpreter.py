@@ -79,10 +79,13 @@ class Interpreter(CodeSession):
         expression or its traceback."""
         draft = _SET_DRAFT.format(source=self._draft().source)
         taken = await self.execute(draft, DRAFT_WALL_S)
+        notes = [f"[{taken.lost}]"] if taken.lost else []
         if taken.lost:  # the process ended, and a new one has no draft yet
-            await self.execute(draft, DRAFT_WALL_S)
+            taken = await self.execute(draft, DRAFT_WALL_S)
+        if taken.error:
+            notes.append(f"[the draft cannot be imported: {taken.error}]")
         said = await self.execute(code, self._wall_s)
-        return "\n".join([*([f"[{taken.lost}]"] if taken.lost else []), said.text or "(no output)"])
+        return "\n".join([*notes, said.text or "(no output)"])
 
 
 def _list_defaults(primitive: Primitive) -> dict[str, Any]:

@@ -161,6 +161,15 @@ async def test_a_session_that_begins_anew_has_the_draft_again(folders: dict[str,
         assert await bench("library._step.__doc__, len(load_trajectories())") == "('Go.', 3)"
 
 
+async def test_a_draft_that_cannot_be_imported_is_reported_and_the_code_runs(bench: Bench) -> None:
+    await bench("import workspace; module = workspace._module; workspace._module = None")
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    code = "workspace._module = module"
+    told = "[the draft cannot be imported: TypeError: 'NoneType' object is not callable]\n(no output)"
+    assert await bench(code) == told
+    assert await bench("library._step.__doc__") == "'Go.'"
+
+
 async def test_primitives_are_not_available_but_can_be_put_in_place(bench: Bench) -> None:
     bench.draft = bench.draft.write(STEP, public=False, sleep=2)
     text = await bench("library._step()")
