@@ -106,12 +106,17 @@ class Nvml:
 
     Attributes:
         failure: why it cannot be asked; empty if it can.
+
+    Args:
+        failure: what `read_gpus` has found; with one, the driver is not asked, since it may hang.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, failure: str = "") -> None:
         import pynvml  # takes long to import
 
-        self._library, self.failure = pynvml, ""
+        self._library, self.failure = pynvml, failure
+        if failure:
+            return
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError_LibraryNotFound:

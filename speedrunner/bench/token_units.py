@@ -138,14 +138,16 @@ class TokenMeter:
         config = deployment.model_config
         self._endpoint, self._model = deployment.endpoint, model
         self._gpus = config.all_gpus
-        self._nvml, self._random, self._salt = Nvml(), Random(), ""
+        report = read_gpus()
+        self._nvml, self._random, self._salt = Nvml(report.failure), Random(), ""
         self._processes = server_processes(deployment.endpoint)
         if not self._processes:
             raise ServerFailed(
                 f"the processes of the server at {deployment.endpoint} cannot be found, and so neither its"
-                " hardware nor its CPU time: start it on this machine, as this user"
+                " hardware nor its CPU time: start it on this machine, as this user, with a Unix socket"
+                " (--uds PATH)"
             )
-        usable = [gpu.uuid for gpu in read_gpus().usable] if self._gpus else []
+        usable = [gpu.uuid for gpu in report.usable] if self._gpus else []
         self._uuids = find_server_gpus(self._nvml, self._processes, usable, self._gpus)
         reason = self._nvml.failure or "the model's GPUs do not report them"
         self.why_no_joules = reason if self._joules() is None else ""

@@ -45,11 +45,14 @@ class Watch:
         self._endpoint = deployment.endpoint
         self._log = deployment.server and deployment.server.step_log
         self._processes = server_processes(deployment.endpoint)
-        self._nvml = Nvml()
-        usable = [gpu.uuid for gpu in read_gpus().usable] if deployment.model_config.gpus else []
+        report = read_gpus()
+        self._nvml = Nvml(report.failure)
+        usable = [gpu.uuid for gpu in report.usable] if deployment.model_config.gpus else []
         self._gpus = find_server_gpus(self._nvml, self._processes, usable, deployment.model_config.all_gpus)
         self.samples: list[GpuReading] = []
-        self.notes = [f"The GPUs cannot be read: {self._nvml.failure}."] * bool(usable and self._nvml.failure)
+        self.notes = list[str]()
+        if deployment.model_config.gpus and self._nvml.failure:
+            self.notes.append(f"The GPUs cannot be read: {self._nvml.failure}.")
         if usable and self._processes and not self._gpus:
             self.notes.append(
                 "Which of this machine's GPUs the server uses is not known: they are not measured."

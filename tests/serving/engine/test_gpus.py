@@ -45,6 +45,7 @@ def test_a_driver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("serving.engine.gpus.DRIVER_S", 0.1)
     report = read_gpus()
     assert (report.usable, report.failure) == ([], "the NVIDIA driver does not answer within 0.1 s")
+    assert Nvml(report.failure).read(H100.uuid) == GpuReading()
 
 
 def test_without_a_driver_nothing_is_read_and_the_reason_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

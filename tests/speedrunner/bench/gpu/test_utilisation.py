@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +13,14 @@ from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import GpuReading
 from serving.engine.step_log import LoggedStep
 from speedrunner.bench.gpu.utilisation import Watch, describe_steps
-from tests.gpu_kinds import fake_driver
 
 pytestmark = pytest.mark.process
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """A watch of a server on a GPU that cannot be read, and whose processes are not here."""
-    fake_driver(monkeypatch, error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-    report = SimpleNamespace(usable=[SimpleNamespace(uuid="GPU-1")])
-    monkeypatch.setattr("speedrunner.bench.gpu.utilisation.read_gpus", lambda: report)
+    """A watch of a server on a GPU with a driver that hangs, and whose processes are not here."""
+    monkeypatch.setattr(pynvml, "nvmlInit", signal.pause)
+    monkeypatch.setattr("serving.engine.gpus.DRIVER_S", 0.1)
     config = SimpleNamespace(gpus=1, all_gpus=1)
     deployment: Any = SimpleNamespace(
         endpoint=Endpoint.parse("unix:/nowhere/http"), model_config=config, server=None
@@ -45,7 +44,7 @@ def test_the_step_and_the_cores_are_means_and_what_is_not_reported_is_not_measur
 
 def test_a_server_that_cannot_be_read_has_its_reasons_and_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     each = watch(monkeypatch)
-    assert each.notes[0].startswith("The GPUs cannot be read: this machine has no NVIDIA driver")
+    assert each.notes[0].startswith("The GPUs cannot be read: the NVIDIA driver does not answer")
     assert each.notes[1].startswith("The processes of the server at unix:/nowhere/http cannot be found")
     row = each.row({"time": 0.0, "steps": 5.0}, {"time": 1.0, "steps": 5.0})
     assert {name: value for name, value in row.items() if value is not None} == {"steps": 0}
