@@ -88,14 +88,14 @@ class Definition:
     """One definition, independent of the others.
 
     Attributes:
-        name: the name that it binds; empty for a statement that is not allowed at the top level, except a
-            class.
+        name: the name that it binds; empty for `other`.
+        kind: a `class` is not allowed in a library, and neither is `other`, any other statement.
         source: its text; an import of several names is split.
-        line: its first line in the text that it was read from.
+        line: its first line in the text that it was read from; see `read_module`.
     """
 
     name: str
-    kind: Literal["import", "constant", "function", "other"]
+    kind: Literal["import", "constant", "class", "function", "other"]
     source: str
     line: int = field(compare=False)
 
@@ -274,7 +274,7 @@ def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             yield Definition(name, "constant", text, line)
         case ast.ClassDef(name=name):
-            yield Definition(name, "other", text, line)
+            yield Definition(name, "class", text, line)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield Definition(name, "function", text, line)
         case _:

@@ -36,7 +36,7 @@ def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library,
     functions = _functions(text)
     if not functions:
         raise InvalidSkill("the source must define a function at the top level")
-    if others := [one.name for one in text if one.kind in ("constant", "other") and one.name]:
+    if others := [one.name for one in text if one.kind in ("constant", "class")]:
         raise InvalidSkill(
             f"a program contains only functions and imports: define {', '.join(others)} inside a function"
         )
