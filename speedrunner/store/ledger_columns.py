@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -81,6 +81,10 @@ class LedgerColumns:
     def mark(self, kinds: Sequence[bool]) -> Flags:
         """Return for each row what is given for each kind."""
         return np.array(kinds, bool)[self.kind]
+
+    def find(self, requests: Container[str]) -> Flags:
+        """Return for each row whether its request is one of these."""
+        return np.array([request in requests for request in self.request], bool)
 
     def find_copy(self) -> int | None:
         """Return the number, from 1, of a row that is a copy of an earlier one; `None` without one."""

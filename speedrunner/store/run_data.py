@@ -234,7 +234,7 @@ class RunData:
             answered = {turn.request for turn in sleep.turns} - {""}
             own = columns.mark([key == (sleep_key(sleep.sleep), str(sleep.attempt)) for key in given])
             if answered:
-                wasted |= own & [request not in answered for request in columns.request]
+                wasted |= own & ~columns.find(answered)
         return replace(columns, wasted=columns.wasted | wasted)
 
     @cached_property
