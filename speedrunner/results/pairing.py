@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from envs import Task
 from speedrunner.config.condition import Choice, ModelVariant
 from speedrunner.config.schema import differences
-from speedrunner.plain.plain_records import shown_differences
 from speedrunner.results.conditions import OURS, Condition, group_runs
 from speedrunner.results.inference import (
     CONFIDENCE,
@@ -26,8 +25,7 @@ from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 from speedrunner.store.process_notes import ACCEPTABLE, changes, process_lines
 
-LIMITS = "env.limits"
-WORLD = ("env.primitives", LIMITS, "env.tasks")
+WORLD = ("env.primitives", "env.limits", "env.tasks")
 """Digests that make tasks with equal names different worlds."""
 
 
@@ -145,16 +143,7 @@ def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
     """Return the differences between two runs that make tasks with equal names different worlds."""
     unlike = [each for each in differences(first.config, second.config) if each.startswith("env.")]
     changed = [each for each in list_changes(first, second) if each.startswith(WORLD)]
-    if not unlike and any(each.startswith(LIMITS) for each in changed):
-        unlike = shown_differences(_limits(first), _limits(second))
-    return unlike or [f"{each.partition(':')[0]}, by other code" for each in changed]
-
-
-def _limits(run: RunResult) -> dict[str, int | str]:
-    """Return the limits of an episode that a run sets."""
-    calls = run.processes[-1].model.role("actor").max_calls if run.processes else None
-    actions = run.config.run.max_actions
-    return {"run.max_actions": actions or "default", "model.actor.max_calls": calls or "default"}
+    return unlike or [f"{each.partition(':')[0]}, by other code or settings" for each in changed]
 
 
 def list_changes(first: RunResult, second: RunResult) -> list[str]:
