@@ -108,7 +108,7 @@ def summarize_sleep(record: Json) -> Json:
     """
     edits = record["edits"]
     calls = [turn["call"] for agent in record["agents"] for turn in agent["turns"]]
-    said = [call["arguments"]["summary"] for call in calls if call is not None and call["name"] == "finish"]
+    ends = [call["arguments"] for call in calls if call is not None and call["name"] == "finish"]
     return {
         "sleep": record["sleep"],
         "rollouts": record["rollouts"],
@@ -122,7 +122,7 @@ def summarize_sleep(record: Json) -> Json:
             if edit["error"] is not None
         ],
         "error": record["error"],
-        "summary": said[-1] if said else "",
+        "summary": ends[-1].get("summary", "") if ends else "",
     }
 
 
