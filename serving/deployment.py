@@ -30,7 +30,7 @@ from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import adopt, size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices
-from serving.weights import prepare
+from serving.weights import find_folder, prepare, require_hub
 
 Say = Callable[[str], None]
 
@@ -216,6 +216,8 @@ async def deploy(
     if not model_config.hosted:
         place = prepare(model_config, waiting)
         tokenizer = check_files(model_config, place, say, starts=endpoint is None)
+    if endpoint is None and (id_ := model_config.id) and find_folder(id_, model_config.revision) is None:
+        require_hub(id_, model_config.revision)  # vLLM downloads the weights
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
         if endpoint is None:

@@ -200,6 +200,7 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
+    require_hub(model, revision)
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:
@@ -208,11 +209,36 @@ def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
         )
     except OSError as error:  # includes the hub's refusals, such as of a gated model
         reason = " ".join(str(error).split()) or type(error).__name__
-        at = f" --revision {revision}" if revision else ""
-        raise FilesMissing(
-            f"{model} cannot be fetched: {reason}; use `hf download {model}{at}` where there is a network"
-            " (HF_HOME names the cache's folder)"
-        ) from None
+        raise FilesMissing(f"{model} cannot be fetched: {reason}") from None
+
+
+HUB_S = 4.0
+"""Longest wait for the hub's first answer. Its own client tries again for half a minute."""
+
+
+def require_hub(model: str, revision: str | None) -> None:
+    """Raise `FilesMissing` if the hub, which has files of a model that are not on this machine, cannot be
+    asked."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    from huggingface_hub import constants
+
+    what = "HF_HUB_OFFLINE forbids asking the hub"
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_S):
+                return
+        except HTTPError:
+            return  # it answers
+        except (OSError, HTTPException) as error:
+            what = f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
+    at = f" --revision {revision}" if revision else ""
+    raise FilesMissing(
+        f"{model} cannot be fetched: {what}; use `hf download {model}{at}` where there is a network"
+        " (HF_HOME names the cache's folder)"
+    )
 
 
 def read_json(file: Path) -> dict[str, Any]:

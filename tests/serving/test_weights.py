@@ -9,6 +9,7 @@ import pytest
 from huggingface_hub import constants
 
 from serving import weights
+from serving.deployment import ServiceOptions, deploy
 from serving.engine.server import VllmServer
 from serving.weights import FilesMissing
 from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, ServeHub, hub_model_config
@@ -92,3 +93,25 @@ def test_texts_alone_are_fetched_once_and_the_engine_fetches_the_weights(
     folders = {weights.prepare(model_config, print) for _ in range(2)}
     assert folders == {str(weights.cached_folder(MODEL, COMMIT))}
     assert sorted(server.fetched) == sorted(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "message"),
+    [
+        ("http://127.0.0.1:9", r"http://127\.0\.0\.1:9 cannot be reached \(.*refused\); use `hf download"),
+        ("", "HF_HUB_OFFLINE forbids asking the hub; use `hf download"),
+    ],
+)
+async def test_without_the_hub_no_server_starts_for_a_model_without_weights(
+    serve_hub: ServeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str, message: str
+) -> None:
+    serve_hub({**TEXTS, **WEIGHTS})
+    weights.prepare(model_config := hub_model_config(tmp_path), print)
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", not endpoint)
+    with pytest.raises(FilesMissing, match=message):
+        fetched()
+    with pytest.raises(FilesMissing, match=message):
+        async with deploy(model_config, ServiceOptions(), log=tmp_path / "log"):
+            pass
+    assert not (tmp_path / "log").exists()
