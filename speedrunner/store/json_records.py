@@ -113,7 +113,7 @@ def make_decoder(type_: type[RecordType]) -> Callable[[bytes, str], RecordType]:
         if written != known:
             raise UnknownFormat(
                 f"{where} has format {written}, but this version of SpeedRunner reads format {known}:"
-                " use the version that wrote it"
+                " use the version that wrote it, or play it again"
             )
         return record
 

@@ -19,7 +19,7 @@ from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Integer, Number, Prices, Timestamp, Usage
 from speedrunner.store.files import StorageError
 
-FORMAT = 2
+FORMAT = 3
 """Layout version of every record below."""
 
 

@@ -12,7 +12,7 @@ from tests.scripted_runs import complaint, in_process
 
 pytestmark = pytest.mark.process
 
-STORED = Path(__file__).parents[2] / "data/format_2"
+STORED = Path(__file__).parents[2] / "data/format_3"
 TRAINED, ROWS, LEDGER = "trajectories/batch_0000.jsonl", "episodes.jsonl", "requests.jsonl"
 
 

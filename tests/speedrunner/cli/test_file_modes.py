@@ -14,7 +14,7 @@ from tests.speedrunner.results.small_runs import learnt
 
 pytestmark = pytest.mark.process
 
-RECORDED = CHECKOUT / "tests/data/format_2"
+RECORDED = CHECKOUT / "tests/data/format_3"
 """A run whose skills fit its environment."""
 
 SHARED = {

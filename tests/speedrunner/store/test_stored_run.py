@@ -60,7 +60,7 @@ class TestForeignDirectories:
             folder.mkdir()
         (other / "thesis.tex").touch()
         play(later)
-        (later / "state.json").write_text('{"steps": [], "format": 3}')
+        (later / "state.json").write_text('{"steps": [], "format": 4}')
         places = {
             "a file": file,
             "a folder with something else": other,
@@ -187,4 +187,4 @@ class TestTheDoor:
         (run / "wandb/latest-run").symlink_to("offline-run-1")
         copy_history(load(run), 1, run / "carried")
         opened(run, "read")
-        opened(CHECKOUT / "tests/data/format_2", "read")
+        opened(CHECKOUT / "tests/data/format_3", "read")

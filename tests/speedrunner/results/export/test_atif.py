@@ -91,7 +91,7 @@ def test_shows_a_reply_as_the_observation_of_its_call(run: RunData, exported: Pa
     assert answer.message == first.text
 
 
-def test_a_run_of_format_2_is_exported(tmp_path: Path) -> None:
+def test_a_run_of_format_3_is_exported(tmp_path: Path) -> None:
     done = in_process("export", str(STORED), "--to", "atif", "--out", str(tmp_path / "out"))
     assert (done.returncode, done.stderr) == (0, "")
     assert all(opened(path).steps for path in (tmp_path / "out").rglob("*.json"))
