@@ -57,7 +57,7 @@ def report(
         write_folder(out, {**drawn, "report.html": text.encode()})
     columns, rows = collected.overview
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
-    say(*align_columns([columns, *shown], left=3), "")
+    say(*align_columns([columns, *shown], left=2), "")
     say(*summarize(collected.conditions))
     say(*describe(collected), *collected.notes, *collected.caveats)
     counts = f"report.html, {count_of(len(collected.tables), 'table')}, {count_of(len(made), 'figure')}"

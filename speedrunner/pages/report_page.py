@@ -203,15 +203,16 @@ def list_conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[li
     """Return columns and rows with the headline numbers of all conditions at their last checkpoint: means
     with their deviations over the seeds that have finished it. A column without a value is left out, such as
     USD without prices."""
-    columns = ["environment", "method", "model", "seeds", "rollouts", *HEADLINES, "break-even"]
+    columns = ["environment", "method", *HEADLINES, "break-even", "model", "seeds", "rollouts"]
     rows: list[list[Any]] = []
     for condition in conditions:
         last = condition.points[-1] if condition.points else -1
         spreads = {name: condition.spread(column).get(last) for name, column in HEADLINES.items()}
         shown = (_show_spread(spread, name) for name, spread in spreads.items())
         finished = sum(last in run.points for run in condition.runs.values())
+        env, method, model = condition.names
         counts = finished, None if last < 0 else last
-        rows.append([*condition.names, *counts, *shown, show_break_even(condition)])
+        rows.append([env, method, *shown, show_break_even(condition), model, *counts])
     kept = [place for place in range(len(columns)) if any(row[place] is not None for row in rows)]
     return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
