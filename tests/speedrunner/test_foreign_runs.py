@@ -28,7 +28,7 @@ pytestmark = pytest.mark.process
 NO_SERVER = "serving.url=unix:/nowhere/engine.sock"
 
 QUICK = (
-    *("show RUN", "show RUN train/0", "show RUN sleep/1", "cost RUN", "status FOLDER", "library RUN"),
+    *("show RUN", "show RUN train/0", "show RUN sleep/1", "cost RUN", "status FOLDER", "show RUN library"),
     f"run run.start_from=RUN run.rollouts=0 {NO_SERVER} run.dir=OUT/evaluation",
 )
 SLOW = (
