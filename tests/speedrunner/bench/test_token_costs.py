@@ -187,7 +187,8 @@ def test_joules_of_the_server_s_gpu_are_fitted(
     engine, own = measurable.server, psutil.Process().pid
 
     class Driver:
-        failure = ""
+        def __init__(self, failure: str) -> None:
+            self.failure = failure
 
         def read(self, uuid: str) -> GpuReading:
             energy = 0.04 * (engine.prompt - engine.cached) + 0.001 * engine.cached + 2 * engine.generated
