@@ -125,18 +125,19 @@ def cost(
     costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
     for run, one in zip(loaded, costs, strict=True):
         checkpoints = frame_checkpoints(run, one)
-        points, repaid = list_rows(checkpoints), break_even([checkpoints])
+        points = list_rows(checkpoints)
         say(f"{run.path}, prices: {price_text(one.book)}", "", *cost_lines(one))
         if points:
             say("", *checkpoint_lines({"": points}), "")
             say(checkpoint_notes(points, [one.book]))
-        if repaid:
+        if repaid := break_even([checkpoints]):
             say(
                 f"Break-even: the sleeps cost {repaid.spent:.6f} USD, and an episode costs {repaid.saved:.6f}"
                 f" USD less than at the first checkpoint. Test episodes until they are repaid: {repaid}."
             )
         say("", *list_costly(run))
-        say(*engine_check(one.book, one.total.usd, run.processes))
+        measured = one if cache_rule == "engine" else run_costs(run, one.book.by_rule("engine"))
+        say(*engine_check(one.book, measured.total.usd, run.processes))
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from serving.meter import Reconciliation
 from speedrunner.cli.command import carry_out
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.config.names import identify_condition
+from speedrunner.config.condition import ConditionId
 from speedrunner.config.schema import Config
+from speedrunner.plain.console import count_of
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
 from speedrunner.results.frames import frame_sleeps
+from speedrunner.results.inference import CONFIDENCE, estimate_score
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
@@ -25,6 +30,9 @@ from speedrunner.runs.setup import Setup
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load
 from speedrunner.store.stored_run import RunFiles
+
+if TYPE_CHECKING:
+    from speedrunner.results.run_result import RunResult
 
 
 def configure_logging(config: Config) -> None:
@@ -57,21 +65,19 @@ def play_and_print(
 def print_runs(
     setups: Sequence[Setup], console: SafeConsole, reconciliations: Sequence[Reconciliation]
 ) -> None:
-    """Print the checkpoints of runs in one table, their costs, token reconciliation and folders."""
-    from speedrunner.results.run_result import note_silent_sleeps  # pandas takes long to import
+    """Print the checkpoints of runs in one table, their costs, token reconciliation and folders; also the
+    score unless they learn."""
+    from speedrunner.results.run_result import frame_run, note_silent_sleeps  # pandas takes long to import
 
-    rows, notes = {}, set[str]()
+    rows, notes, results = {}, set[str](), []
     lines: dict[str, list[str]] = {}
-    scores: list[float] = []
     for setup in setups:  # one at a time, since ledgers are large
         path = setup.config.run.dir
         data = load(path)
         notes.update(caveats([data]))
         costs = run_costs(data, price_book(data))
         rows[path] = own = list_rows(frame_checkpoints(data, costs))
-        last = max((row["checkpoint"] for row in own if row["complete"]), default=None)
-        tests = [row for row in data.rows if row.phase == "test" and row.checkpoint == last]
-        scores += [row.score for row in tests if row.score is not None]
+        results.append(frame_run(data))
         lines[path] = process_lines(data.processes) + note_silent_sleeps(frame_sleeps(data, costs))
         if unscored := sum(row["unscored"] for row in own):
             again = "rerun the same command with run.retry_faults=true to play them again"
@@ -95,7 +101,28 @@ def print_runs(
     whose = "The run's" if len(rows) == 1 else "The runs'"
     console.say(f"{whose} files are in {', '.join(folders)}")
     learns = any(setup.method.trains and setup.config.run.rollouts for setup in setups)
-    conditions = {identify_condition(setup.config) for setup in setups}
-    if len(scores) > 1 and not learns and len(conditions) == 1:
-        error = stdev(scores) / len(scores) ** 0.5
-        console.say(f"score {fmean(scores):.2f} ± {error:.2f} ({len(scores)} episodes)")
+    if not learns:
+        say(*_describe_score(results))
+
+
+def _describe_score(results: Sequence[RunResult]) -> list[str]:
+    """Return a line with the mean score of one condition, or of one stored policy, over the seeds that have
+    finished; none for several, or for one episode."""
+    from speedrunner.results.conditions import group_runs
+
+    if len({run.config.run.start_from for run in results}) == 1:  # one policy, whatever the seed of its run
+        results = [replace(run, condition=_leave_out_start(run.condition)) for run in results]
+    condition, *others = group_runs(results)[0]
+    if others or not condition.points:
+        return []
+    values = condition.values(condition.points[-1], "score")
+    found = estimate_score(values)
+    if found is None or found.count < 2:
+        return []
+    ends, span = found.ends, ", {:.0%} interval {:.2f} to {:.2f}"
+    around = span.format(CONFIDENCE, *ends) if ends else ""
+    return [f"score {found.mean:.2f}{around} ({count_of(len(values), 'seed')}, {found.count} episodes)"]
+
+
+def _leave_out_start(condition: ConditionId) -> ConditionId:
+    return structs.replace(condition, treatment=structs.replace(condition.treatment, start=None))

@@ -11,7 +11,6 @@ from speedrunner.config.names import identify_condition
 from speedrunner.results.frames import frame_episodes, frame_requests, frame_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
-from speedrunner.store import run_data
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -66,10 +65,10 @@ def _flatten_tasks(episodes: pandas.DataFrame) -> pandas.DataFrame:
 
 
 class Runs:
-    """Several runs with joint tables."""
+    """Several runs, by their folders, with joint tables."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.runs = list(runs)
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = list(paths)
 
     def frame(self, table: TableName, prices: str | None = None) -> pandas.DataFrame:
         """Return a table of all runs. The first columns are `run` (the folder's path), `env`, `method`,
@@ -80,7 +79,7 @@ class Runs:
         import pandas
 
         frames = []
-        for path in (run.path for run in self.runs):
+        for path in self.paths:
             run = load(path)  # a run's records are freed after its frame
             config, frame = run.settings, run.frame(table, prices)
             values: tuple[str | int, ...] = (
@@ -100,15 +99,15 @@ class Runs:
 
 def load(path: Path | str) -> Run:
     """Open a run for reading. Raises `StorageError` if the folder is not a run."""
-    return Run(run_data.load(path).path)
+    return Run.open(path)
 
 
 def load_all(*folders: Path | str) -> Runs:
-    """Open all runs in folders and their subfolders, finished or not.
+    """Find all runs in folders and their subfolders, finished or not.
 
     Raises `StorageError`: a folder does not exist, or there is no run in them.
     """
     paths = runs_below(*map(Path, folders))
     if not paths:
         raise RunDirectoryError(f"no run found in {', '.join(map(str, folders))}")
-    return Runs([load(path) for path in paths])
+    return Runs(paths)

@@ -219,9 +219,15 @@ def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
 
 
 def engine_check(book: PriceBook, usd: float | None, processes: Sequence[Process]) -> list[str]:
-    """Return a line that compares the engine seconds of a run by its prices with the actual ones; none unless
-    these prices were measured on its engine."""
+    """Return a line that compares the GPU seconds of a run by its prices with the actual ones; none unless
+    these prices were measured on its engine and its GPUs: runs do not measure the CPU seconds of an engine.
+
+    Args:
+        usd: of the run, by the cache rule `engine`.
+    """
     if not (own := book.measured) or not (load := book.load) or usd is None or not processes:
+        return []
+    if own.unit == "CPU":
         return []
     if any("measured elsewhere" in note for note in price_caveats(book, processes)):
         return []

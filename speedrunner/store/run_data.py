@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
 
 import msgspec
 
@@ -44,15 +44,7 @@ if TYPE_CHECKING:
 
 def load(path: Path | str) -> RunData:
     """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
-    run = RunData(Path(path))
-    with files.explain_errors(run.path, "opened"):
-        if not run.path.exists():
-            raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
-        run.files.check()
-        if not run.files.config.exists():
-            raise RunDirectoryError(f"{path} contains no run: it has no config.yaml")
-        _ = run.config_text
-    return run
+    return RunData.open(path)
 
 
 class RunData:
@@ -72,6 +64,19 @@ class RunData:
         self.files = RunFiles(path)
         self.policies = self.files.policies
         self._episode_files: dict[tuple[Phase, int], EpisodeFile] = {}
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
+        run = cls(Path(path))
+        with files.explain_errors(run.path, "opened"):
+            if not run.path.exists():
+                raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
+            run.files.check()
+            if not run.files.config.exists():
+                raise RunDirectoryError(f"{path} contains no run: it has no config.yaml")
+            _ = run.config_text
+        return run
 
     @cached_property
     def config_text(self) -> str:

@@ -23,7 +23,7 @@ from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
-from tests.scripted_engine import HANG, Answer, Request, call
+from tests.scripted_engine import HANG, Answer, Request, call, refuse
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,
@@ -130,14 +130,33 @@ class TestCommands:
         for each in (run.dir, *run.dir.rglob("*")):  # its owner's alone
             assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600), each
 
-    def test_several_seeds_are_runs_of_their_own_and_an_evaluation_ends_with_its_score(
+    def test_seeds_are_runs_and_an_evaluation_ends_with_the_score_of_the_finished_ones(
         self, corridor: Runs
     ) -> None:
-        run = corridor(script(walker), "method=react", "run.rollouts=0", "run.seed=0,1")
-        done = run.cli()
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.endswith("score 1.00 ± 0.00 (4 episodes)\n")
-        assert [load(f"{run.dir}-seed{seed}").settings.run.seed for seed in (0, 1)] == [0, 1]
+        is_broken = False
+
+        def actor(request: Request) -> Answer:
+            """Reach the flags at odd fields, and go half of the way to the others."""
+            field = flag(request)
+            if is_broken and field > 7:
+                return refuse(404, "no")
+            return call("walk", steps=field if field % 2 else field // 2)
+
+        run = corridor(script(actor), "method=react", "run.rollouts=0", "run.test_episodes=8", "env.test=8")
+        run.settings.append("model.actor.max_calls=1")
+        both = "score 0.75, 95% interval -0.45 to 1.95 (2 seeds, 16 episodes)\n"  # on the same tasks
+        assert run.cli("run.seed=0,1").stdout.endswith(both)
+        seeds = [f"{run.dir}-seed{seed}" for seed in (0, 1)]
+        assert [load(path).settings.run.seed for path in seeds] == [0, 1]
+        run.name = "stored"
+        assert run.cli("run.seed=0,1", f"run.start_from={seeds[0]}").stdout.endswith(both)
+        runs = run.sweep("- run.seed=0\n")
+        is_broken = True
+        (file := run.folder / "list.yaml").write_text("- run.seed=0\n- run.seed=1\n")
+        options = f"--dir={runs}", "--in-flight=1"
+        done = in_process("sweep", str(file), *run.settings, *run.arguments, *options)
+        assert complaint(done).startswith("1 of 2 runs stopped")
+        assert done.stdout.endswith("score 0.75, 95% interval 0.53 to 0.97 (1 seed, 8 episodes)\n")
 
     def test_somebodys_own_environment_and_method_lie_in_the_current_folder(self, corridor: Runs) -> None:
         run = corridor(script(), "run.rollouts=0", "run.test_episodes=1")

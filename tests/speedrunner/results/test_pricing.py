@@ -127,12 +127,13 @@ def test_engine_seconds_by_a_list_of_this_engine_are_compared_with_the_actual_on
     tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
     data = write_run(tmp_path, tiny_model_config)
-    book = price_book(data, str(measured_list(tmp_path)))
+    book = price_book(data, str(measured_list(tmp_path, unit="GPU")))
     (line,) = engine_check(book, 0.001, data.processes)
-    assert "3.6 CPU seconds by the prices, 1.0 with a request in flight (mean in flight: 1.0)" in line
-    (tmp_path / "other").mkdir()
-    elsewhere = price_book(data, str(measured_list(tmp_path / "other", model="tiny-hybrid")))
-    assert engine_check(elsewhere, 0.001, data.processes) == []
+    assert "3.6 GPU seconds by the prices, 1.0 with a request in flight (mean in flight: 1.0)" in line
+    for changes in ({"unit": "GPU", "model": "tiny-hybrid"}, {"unit": "CPU"}):
+        (folder := tmp_path / changes["unit"]).mkdir()
+        other = price_book(data, str(measured_list(folder, **changes)))
+        assert engine_check(other, 0.001, data.processes) == []
     assert engine_check(price_book(data, "zero"), 0.001, data.processes) == []
 
 
