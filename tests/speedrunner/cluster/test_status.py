@@ -58,7 +58,7 @@ def run(played: Path, tmp_path: Path) -> Path:
 
 
 def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
-    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
+    (run / "state.json").write_text('{"format": 3, "secret": "s"}')
     with RunDirectory.open_for_writing(run):
         (found,) = status(run)
     assert (found.state, found.doing) == ("running", "evaluate/0000")
@@ -71,7 +71,7 @@ def test_an_unfinished_evaluation_has_no_score(run: Path) -> None:
     episodes = run / "episodes.jsonl"
     lines = [line for line in episodes.read_text().splitlines() if '"test/0004/0001"' not in line]
     episodes.write_text("".join(f"{line}\n" for line in lines))
-    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
+    (run / "state.json").write_text('{"format": 3, "secret": "s"}')
     (found,) = status(run)
     assert (found.checkpoint, found.score, found.tested) == (2, 1.0, ["1/2 at 4"])
     shown = in_process("status", str(run), "--trust", CORRIDOR).stdout

@@ -94,7 +94,7 @@ def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are
 ) -> None:
     shutil.copytree(learnt.dir, tmp_path / "run")
     (tmp_path / "run/requests.jsonl").unlink()
-    (tmp_path / "run/state.json").write_text('{"format": 2, "secret": "s"}')
+    (tmp_path / "run/state.json").write_text('{"format": 3, "secret": "s"}')
     text = page(Site(tmp_path), "runs/run/index.html")
     assert "Costs are unknown: " in text
     assert "is requests.jsonl missing?" in text
@@ -215,7 +215,7 @@ class TestBadInput:
 
     def test_a_damaged_run_is_told_in_its_row_and_the_others_are_shown(self, tmp_path: Path) -> None:
         long_run(tmp_path / "good", 1)
-        (long_run(tmp_path / "bad", 1) / "episodes.jsonl").write_text('{"format": 2}\n{}\n')
+        (long_run(tmp_path / "bad", 1) / "episodes.jsonl").write_text('{"format": 3}\n{}\n')
         site = Site(tmp_path)
         text = page(site, "index.html")
         assert 'href="runs/good/index.html"' in text

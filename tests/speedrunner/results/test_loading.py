@@ -72,7 +72,7 @@ def test_without_prices_usd_are_missing_and_everything_else_stays(
 ) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "processes.jsonl").unlink()
-    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
+    (run / "state.json").write_text('{"format": 3, "secret": "s"}')
     for table in TABLES:
         without, usual = load(run).frame(table), learnt.data.frame(table)
         assert without["usd"].isna().all()
@@ -91,7 +91,7 @@ def test_episodes_of_an_unfinished_evaluation_are_not_complete(learnt: ScriptedR
 def test_episodes_without_a_ledger_are_an_error(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "requests.jsonl").unlink()
-    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
+    (run / "state.json").write_text('{"format": 3, "secret": "s"}')
     with pytest.raises(RunDirectoryError, match="has episodes but no ledger"):
         load(run).frame("episodes")
 

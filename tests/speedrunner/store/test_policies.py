@@ -81,7 +81,7 @@ class TestVersions:
         store.save(POLICY)
         folder = store.folder / "v0003"
         library = (folder / "library.json").read_text()
-        (folder / "library.json").write_text(library.replace('"format": 2', '"format": 7'))
+        (folder / "library.json").write_text(library.replace('"format": 3', '"format": 7'))
         with pytest.raises(UnknownFormat, match="format 7"):
             store.load(3)
         (folder / "library.json").write_text(library[:-20])

@@ -37,7 +37,7 @@ def run(learnt: ScriptedRun, tmp_path_factory: pytest.TempPathFactory) -> RunDat
         error="The world broke.\nTraceback ...",
     )
     file.write_bytes(msgspec.json.encode(broken) + b"\n" + b"".join(others))
-    data.files.state.write_text('{"format": 2, "secret": "s"}')  # the line is shorter than its size there
+    data.files.state.write_text('{"format": 3, "secret": "s"}')  # the line is shorter than its size there
     rows = [
         summarize_episode(broken, "test", 0) if row.episode == broken.episode else row for row in data.rows
     ]
