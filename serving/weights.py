@@ -189,10 +189,16 @@ def fetch_texts(model: str, revision: str | None = None) -> Path:
 
     Raises as `fetch`.
     """
-    folder = cached_folder(model, revision) if revision else None
-    if folder and all(name.endswith(WEIGHTS[1:]) for name in missing_files(folder)):
+    folder = cached_folder(model, revision)
+    is_here = folder is not None and all(name.endswith(WEIGHTS[1:]) for name in missing_files(folder))
+    if folder and is_here and revision:
         return folder
-    return _download(model, revision, [*TEXTS])
+    try:
+        return _download(model, revision, [*TEXTS])
+    except FilesMissing:  # the newest that are on this machine
+        if folder and is_here:
+            return folder
+        raise
 
 
 def _download(model: str, revision: str | None, patterns: list[str]) -> Path:

@@ -107,8 +107,10 @@ async def test_without_the_hub_no_server_starts_for_a_model_without_weights(
 ) -> None:
     serve_hub({**TEXTS, **WEIGHTS})
     weights.prepare(model_config := hub_model_config(tmp_path), print)
+    newest = weights.fetch_texts(MODEL)
     monkeypatch.setattr(constants, "ENDPOINT", endpoint)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", not endpoint)
+    assert weights.fetch_texts(MODEL) == newest
     with pytest.raises(FilesMissing, match=message):
         fetched()
     with pytest.raises(FilesMissing, match=message):
