@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
 import msgspec
 
 from serving.meter import LedgerRow, Reconciliation
-from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.plain.plain_yaml import NotPlain, read_yaml
 from speedrunner.store import files, json_records
@@ -263,11 +262,6 @@ class RunData:
     def model_name(self) -> str:
         """Return the model of the newest process, or as configured."""
         return self.processes[-1].model.name if self.processes else self.settings.model.name
-
-    @property
-    def prices(self) -> dict[str, Prices]:
-        """Return the price list of each model that the newest process used; may be empty."""
-        return self.processes[-1].prices if self.processes else {}
 
     def trajectory(self, key: str) -> Trajectory:
         """Return one finished episode. The key may lack zeros (`train/7`).
