@@ -24,27 +24,6 @@ from speedrunner.methods import (
 from speedrunner.methods.react import ReAct
 
 
-class Loading(ReAct):
-    """Loads skills during each episode, some of which cannot be loaded; the actor calls the others."""
-
-    def __init__(self) -> None:
-        super().__init__(train=True)
-
-    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
-        """Load and play."""
-        library = context.library(policy).write(ONE_STEP, sleep=0)
-        await context.load(library)
-        try:
-            await context.load(library.write(UNLOADABLE, sleep=0))
-        except InvalidSkill as error:
-            context.method_state["refused"] = str(error)
-        return await context.act(ActorSpec(library))
-
-
-ONE_STEP = 'def one_step() -> str:\n    """Walk one field."""\n    return walk(1)'
-UNLOADABLE = '''import enum
-
-
 class Odd(enum.Enum):
     A = 1
     A = 2

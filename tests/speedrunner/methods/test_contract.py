@@ -33,15 +33,6 @@ async def test_all_roles_draw_on_the_episodes_budget_and_are_its_cost(corridor: 
     assert sum(request.usage.completion for request in rows if request.usage) == row.usage.completion
 
 
-async def test_a_library_that_cannot_be_loaded_is_refused_and_the_one_before_stays(corridor: Runs) -> None:
-    run = corridor(lambda request: call("one_step"), "method=tests.odd_methods:Loading", *SHORT)
-    await run.play()
-    (played,) = run.data.trajectories()
-    assert str(played.method_state["refused"]).startswith("the library cannot be loaded: TypeError")
-    assert played.termination is Termination.SUCCESS
-    assert {turn.executed.name for turn in played.turns if turn.executed} == {"one_step"}
-
-
 @pytest.fixture(scope="module")
 def replayed(shared_corridor: Runs) -> ScriptedRun:
     """A finished run whose two sleeps played their tasks again."""
