@@ -10,7 +10,6 @@ from speedrunner.methods import (
     ActorSpec,
     EpisodeContext,
     History,
-    InvalidSkill,
     Library,
     Message,
     Method,
@@ -22,16 +21,6 @@ from speedrunner.methods import (
     Toolbox,
 )
 from speedrunner.methods.react import ReAct
-
-
-class Odd(enum.Enum):
-    A = 1
-    A = 2
-
-
-def odd() -> str:
-    """Name it."""
-    return Odd.A.name'''
 
 
 class Replaying(Method):
