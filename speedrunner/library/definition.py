@@ -129,7 +129,7 @@ class Definition:
         return name in self.names.mentions
 
     def renamed(self, old: str, new: str) -> Definition:
-        """Return it with a function of the module, or its own function, renamed.
+        """Return it with a function or constant of the module, or its own one, renamed.
 
         Raises `InvalidSkill`: it also uses one of the names locally.
         """
@@ -140,7 +140,7 @@ class Definition:
             lines[line - 1] = lines[line - 1][:column] + new.encode() + rest
         source = b"\n".join(lines).decode(errors="replace")
         if self.name == old:
-            source = re.sub(rf"\Adef(\s+){old}\b", rf"def\g<1>{new}", source)
+            source = re.sub(rf"\A((?:def\s+)?){old}\b", rf"\g<1>{new}", source)
         (changed,) = read_text(source)
         wanted = [new if name == old else name for name, _, _ in reads]
         taken = {old, new} & binds.keys()

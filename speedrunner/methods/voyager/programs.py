@@ -28,23 +28,20 @@ class Program(msgspec.Struct, frozen=True):
 def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library, str]:
     """Return a library with a program, and the name of its main function, the last one, which is public.
 
-    Functions that the library already has, byte for byte, stay as they are.
+    Functions and constants that the library already has, byte for byte, stay as they are.
 
-    Raises `InvalidSkill`: it is not a valid program, or gives a name of the library to another function.
+    Raises `InvalidSkill`: it is not a valid program, or gives a name of the library to another function or
+    constant.
     """
     text = read_text(source)
-    functions = _functions(text)
+    functions = [definition.name for definition in text if definition.kind == "function"]
     if not functions:
         raise InvalidSkill("the source must define a function at the top level")
-    if others := [one.name for one in text if one.kind in ("constant", "class")]:
-        raise InvalidSkill(
-            f"a program contains only functions and imports: define {', '.join(others)} inside a function"
-        )
-    if taken := [definition.name for definition in functions if _is_taken(library, definition)]:
-        entries = [library.entry(name) if name in library.by_name else name for name in taken]
-        advice = "the library has other functions with these names: call those, or rename yours"
+    if taken := [one.name for one in _named(text) if _is_taken(library, one)]:
+        entries = [library.entry(name) if name in library.by_name else library.shared[name] for name in taken]
+        advice = "the library has other definitions with these names: use those, or rename yours"
         raise InvalidSkill("\n".join([advice, *entries]))
-    main = functions[-1].name
+    main = functions[-1]
     known = [skill.name for skill in library.skills if skill.public]
     grown = library.write(source, public=[*known, main], sleep=sleep)
     parameters = grown.signature(main).parameters.values()
@@ -58,21 +55,21 @@ def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library,
 def add_programs(library: Library, programs: Sequence[Program], sleep: int) -> tuple[Library, list[Edit]]:
     """Add the programs of one episode, in order.
 
-    The library's existing functions never change. If another function has a name, the episode's function gets
-    a number, in all its programs. Equal functions are added once.
+    The library's existing functions and constants never change. If another one has a name, the episode's
+    function or constant gets a number, in all its programs. Equal ones are added once.
 
     Returns:
         The library, and an edit for each program that adds something.
     """
     edits: list[Edit] = []
     own = {word for program in programs for word in re.findall(r"\w+", program.source)}
-    names: dict[str, str] = {}  # new names of this episode's functions with taken names
+    names: dict[str, str] = {}  # new names of this episode's functions and constants with taken names
     for program in programs:
         what = ", ".join(function_names(program.source)) or "(none)"
         try:
             text = read_text(program.source)
-            _choose_names(library, _functions(text), own, names)
-            source = "\n\n\n".join(_rename_functions(definition, names).source for definition in text)
+            _choose_names(library, _named(text), own, names)
+            source = "\n\n\n".join(_rename(definition, names).source for definition in text)
             functions = function_names(source)
             what = ", ".join(functions) or what
             grown, _ = add_program(library, source, sleep)
@@ -104,39 +101,40 @@ def score_bm25(query: str, texts: Sequence[str]) -> list[float]:
     return scores
 
 
-def _functions(text: Sequence[Definition]) -> list[Definition]:
-    return [definition for definition in text if definition.kind == "function"]
+def _named(text: Sequence[Definition]) -> list[Definition]:
+    """Return the functions and constants of a program."""
+    return [definition for definition in text if definition.kind in ("function", "constant")]
 
 
-def _is_taken(library: Library, function: Definition) -> bool:
-    """Return whether a library has another definition with the name of a function."""
-    return library.named.get(function.name, function) != function
+def _is_taken(library: Library, definition: Definition) -> bool:
+    """Return whether a library has another definition with this name."""
+    return library.named.get(definition.name, definition) != definition
 
 
 def _choose_names(
-    library: Library, functions: Sequence[Definition], own: Collection[str], names: dict[str, str]
+    library: Library, definitions: Sequence[Definition], own: Collection[str], names: dict[str, str]
 ) -> None:
-    """Add to `names` a new name for each function whose name the library gives to another one: that of an
-    equal function of the library with a number, else the first number that makes it new.
+    """Add to `names` a new name for each function or constant whose name the library gives to another one:
+    that of an equal one of the library with a number, else the first number that makes it new.
 
     Args:
         own: words of the episode's programs, which are no new names.
     """
-    named = {function.name: function for function in functions}
+    named = {definition.name: definition for definition in definitions}
     numbers = {name: itertools.count(2) for name in named}  # each number is tried once, so that this ends
-    helpers_first = sorted(functions, key=lambda function: len(find_dependencies(function.name, named)))
-    while taken := [one for one in helpers_first if _is_taken(library, _rename_functions(one, names))]:
-        function, used = taken[0], {*own, *names.values()}
-        names[function.name] = next(
+    helpers_first = sorted(definitions, key=lambda one: len(find_dependencies(one.name, named)))
+    while taken := [one for one in helpers_first if _is_taken(library, _rename(one, names))]:
+        first, used = taken[0], {*own, *names.values()}
+        names[first.name] = next(
             new
-            for number in numbers[function.name]
-            if (new := f"{function.name}_{number}") not in used
-            and not _is_taken(library, _rename_functions(function, {**names, function.name: new}))
+            for number in numbers[first.name]
+            if (new := f"{first.name}_{number}") not in used
+            and not _is_taken(library, _rename(first, {**names, first.name: new}))
         )
 
 
-def _rename_functions(definition: Definition, names: dict[str, str]) -> Definition:
-    """Return a definition with several functions renamed, none to another one's old name."""
+def _rename(definition: Definition, names: dict[str, str]) -> Definition:
+    """Return a definition with several functions and constants renamed, none to another one's old name."""
     for old, new in names.items():
         if definition.name == old or definition.mentions(old):
             definition = definition.renamed(old, new)

@@ -72,16 +72,13 @@ def test_a_program_that_is_there_word_for_word_is_not_added_again() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (
-            f"LIMIT = 3\n\n{source('a')}",
-            "only functions and imports: define LIMIT inside",
-        ),
-        (f"class Box:\n    pass\n\n{source('a')}", "only functions and imports: define Box inside"),
-        (source("known"), "call those, or rename yours\nknown\\(\\): Do known\\."),
+        (f"LIMIT = []\n\n{source('a', last='LIMIT')}", "use those, or rename yours\nLIMIT = 3"),
+        (f"class Box:\n    pass\n\n{source('a')}", "define the class Box inside the function"),
+        (source("known"), "use those, or rename yours\nknown\\(\\): Do known\\."),
     ],
 )
 def test_what_would_meet_others_in_the_library_is_no_program(text: str, why: str) -> None:
-    known = library([program(source("known", last="walk(1)"))])
+    known = library([program("LIMIT = 3", source("known", last="walk(LIMIT)"))])
     with pytest.raises(InvalidSkill, match=why):
         add_program(known, text)
 
@@ -103,6 +100,18 @@ def test_equal_functions_share_a_number() -> None:
     assert [skill.name for skill in grown.skills] == ["helper", "go", "helper_2", "run", "jump"]
     assert (grown.calls("jump"), edit.name) == (("helper_2", "look"), "jump")
     assert Library(Racetrack().primitives).of(grown.policy(Policy(version=0))).skills == grown.skills
+
+
+def test_constants_of_a_program_join_as_its_helpers_do() -> None:
+    """An equal constant is one, another with a taken name gets a number where it is used."""
+    go = program("LIMIT = 3", source("go", last="walk(LIMIT)"))
+    run = program("LIMIT: int = 4", "STEPS = [1, 2]", source("run", last="walk(LIMIT + len(STEPS))"))
+    jump = program(source("jump", last="walk(LIMIT)"))
+    other = program("LIMIT = 3", source("skip", last="walk(LIMIT)"))
+    grown = library([go], [run, jump], [run], [other])
+    assert grown.shared == {"LIMIT": "LIMIT = 3", "LIMIT_2": "LIMIT_2: int = 4", "STEPS": "STEPS = [1, 2]"}
+    used = {name: grown.users(name) for name in grown.shared}
+    assert used == {"LIMIT": ["go", "skip"], "LIMIT_2": ["run", "jump"], "STEPS": ["run"]}
 
 
 def test_functions_that_use_different_helpers_are_not_equal() -> None:
