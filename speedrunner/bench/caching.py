@@ -80,6 +80,21 @@ class BlockCost(msgspec.Struct, frozen=True, kw_only=True):
     disturbed: str
 
 
+SAVINGS = (
+    "environment",
+    "method",
+    "in_flight",
+    "rollouts",
+    "runs",
+    "before",
+    "after",
+    "change",
+    "low",
+    "high",
+)
+"""Columns of the table of savings."""
+
+
 async def measure_caching(
     runs: Sequence[tuple[RunData, Setup]], levels: Sequence[int], rounds: int, status: Status
 ) -> Measurement:
@@ -122,6 +137,7 @@ async def measure_caching(
                 status(f"block {number} of {2 * rounds * len(order)}: {block.run.path.name}, {treatment}")
                 costs.append(await _measure(meter, model, block, treatment))
     used = [cost for cost in costs if not cost.disturbed]
+    savings = list(compare_savings(used))
     notes = [meter.why_no_joules] if meter.why_no_joules else []
     if len(used) < len(costs):
         notes.append(f"{len(costs) - len(used)} of {len(costs)} blocks were disturbed, and are left out.")
@@ -129,9 +145,7 @@ async def measure_caching(
         f"{model_config.name}: cost of an episode by what it finds in the prefix cache",
         tables=[
             MeasuredTable("costs", list(_average(used)), title="Mean cost of an episode"),
-            MeasuredTable(
-                "savings", list(compare_savings(used)), title="What caching saves (warm against none)"
-            ),
+            MeasuredTable("savings", savings, SAVINGS, title="What caching saves (warm against none)"),
         ],
         facts={"blocks": costs},
         notes=notes,
@@ -237,11 +251,11 @@ def _average(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
         yield {str(name): None if value != value else value for name, value in row.items()}
 
 
-def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
-    """Yield what caching saves before and after learning, by condition and level.
+def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, Any]]:
+    """Yield what caching saves before and after learning, `SAVINGS` by condition, level and last checkpoint.
 
-    A saving is 1 - warm / none, in engine seconds of a run's checkpoint. The change over learning is paired
-    within a run, with its t interval over runs (seeds) of a condition; one run has none.
+    A saving is 1 - warm / none, in engine seconds of a run's checkpoint; `by_run` has both of each run. The
+    change over learning is paired within a run, with its t interval over runs (seeds); one run has none.
     """
     import pandas
 
@@ -250,21 +264,15 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
     keys = ["environment", "method", "in_flight", "run"]
     seconds = _frame(costs).groupby([*keys, "checkpoint", "treatment"])["seconds"].mean().unstack()
     seconds = seconds.reindex(columns=["warm", "none"])
-    savings = (1 - seconds["warm"] / seconds["none"]).dropna()
+    savings = (1 - seconds["warm"] / seconds["none"]).dropna().rename("saving").reset_index("checkpoint")
     ends = savings.groupby(keys).agg(["first", "last", "size"])
-    ends = ends[ends["size"] > 1]
-    groups: Any = ends.groupby(keys[:-1])
-    for (environment, method, in_flight), own in groups:
-        pairs = own["last"] - own["first"]
+    ends = ends[ends["saving", "size"] > 1]
+    groups: Any = ends.groupby([*keys[:-1], ends["checkpoint", "last"]])
+    for names, own in groups:
+        before, after = own["saving", "first"], own["saving", "last"]
+        pairs = after - before
         change = estimate_mean({number: pandas.Series([pair]) for number, pair in enumerate(pairs)})
-        yield {
-            "environment": environment,
-            "method": method,
-            "in_flight": int(str(in_flight)),
-            "runs": len(own),
-            "before": float(own["first"].mean()),
-            "after": float(own["last"].mean()),
-            "change": float(pairs.mean()),
-            "low": change.ends[0] if change and change.ends else None,
-            "high": change.ends[1] if change and change.ends else None,
-        }
+        low, high = change.ends if change and change.ends else (None, None)
+        means = (float(column.mean()) for column in (before, after, pairs))
+        row = dict(zip(SAVINGS, (*names, len(own), *means, low, high), strict=True))
+        yield row | {"by_run": [*zip(before.tolist(), after.tolist(), strict=True)]}

@@ -13,6 +13,7 @@ from serving.gpu_check import require_gpus
 from serving.sizing import fit
 from speedrunner.bench import measurement
 from speedrunner.bench.caching import measure_caching
+from speedrunner.bench.caching_files import caching_files
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.forced_answers import compare_run
 from speedrunner.bench.gpu.steps import describe_environment, play_steps, steps_of
@@ -132,13 +133,17 @@ def caching(
     rounds: Annotated[
         int, typer.Option(min=1, help="Rounds of all blocks, each in an order and its reverse.")
     ] = 1,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the table of savings and its figure.")
+    ] = None,
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure what the prefix cache saves before and after learning.
 
     The first and the last evaluation of each run are played again with forced answers: with a shared cache,
-    with a cache within each episode, and without one. Seeds of one condition are runs to name together.
+    with a cache within each episode, and without one. Seeds of one condition are runs to name together. The
+    figure shows the saving at both, by method and episodes in flight: each run, and the means.
 
     Example: speedrunner bench caching runs/paper/babyai-speedrunner-*
     """
@@ -148,7 +153,10 @@ def caching(
         raise InvalidConfig("no run is named: give one or several before the settings")
     pairs = [(data, set_up(compose_stored(data, overrides, trust or []))) for data in stored]
     levels = numbers("--in-flight", in_flight)
-    show_measured(lambda status: measure_caching(pairs, levels, rounds, status), as_json)
+    measured = show_measured(lambda status: measure_caching(pairs, levels, rounds, status), as_json)
+    if out is not None:
+        write_folder(out, caching_files(measured.facts["blocks"]))
+        say_error(f"table and figure were written to {out}")
 
 
 def tokens(

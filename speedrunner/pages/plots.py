@@ -93,6 +93,7 @@ class Series(msgspec.Struct, frozen=True):
     Attributes:
         name: empty for a curve that is alone.
         treatment: has a look; others have one of `OTHER_LOOKS`, chosen by their name.
+        runs: for each run, its value at each `x`: thin lines with small points.
         x: ascending.
         values: the mean at each `x`, with the ends of its interval.
     """
@@ -101,6 +102,7 @@ class Series(msgspec.Struct, frozen=True):
     x: Sequence[float]
     values: Sequence[Spread | Estimate]
     treatment: Treatment | None = None
+    runs: Sequence[Sequence[float]] = ()
 
     @property
     def y(self) -> list[float]:
@@ -231,6 +233,8 @@ def _plot_curves(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
         if len(x) == 1:
             axes.vlines(x, low, high, color=look.color, linewidth=1)
         axes.plot(x, series.y, color=look.color, linestyle=look.dash, marker=look.marker, label=series.name)
+        for run in series.runs:
+            axes.plot(x, run, color=look.color, marker=look.marker, markersize=2, linewidth=0.4)
     axes.locator_params(axis="x", nbins=5, integer=True)
     axes.locator_params(axis="y", nbins=5)
     axes.set_ylim(min(axes.dataLim.y0, 0.0), 1.05 * axes.dataLim.y1 or 1.0)

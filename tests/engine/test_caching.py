@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.bundled_demo import Demo
@@ -10,8 +12,10 @@ from tests.engine.test_benches import measure
 pytestmark = pytest.mark.slow
 
 
-def test_an_episode_finds_in_the_cache_what_its_treatment_leaves_there(bundled_demo: Demo) -> None:
-    measured = measure("caching", str(bundled_demo.run), "--in-flight", "8")
+def test_an_episode_finds_in_the_cache_what_its_treatment_leaves_there(
+    bundled_demo: Demo, tmp_path: Path
+) -> None:
+    measured = measure("caching", str(bundled_demo.run), "--in-flight", "8", "--out", str(tmp_path))
     blocks = measured["blocks"]
     assert len(blocks) == 2 * 3 * 2  # checkpoints, treatments, an order and its reverse
     shares = {(row["rollouts"], row["cache"]): row["cached_share"] for row in measured["costs"]}
@@ -22,3 +26,4 @@ def test_an_episode_finds_in_the_cache_what_its_treatment_leaves_there(bundled_d
         assert len({block["requests"] for block in blocks if block["checkpoint"] == point}) == 1
     (saving,) = measured["savings"]
     assert (saving["method"], saving["runs"], saving["low"]) == ("speedrunner", 1, None)
+    assert (tmp_path / "figures" / "caching_savings.svg").exists()

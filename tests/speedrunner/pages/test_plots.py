@@ -59,6 +59,16 @@ def test_panels_have_names_of_axes_numbers_and_one_legend() -> None:
     assert [shown.count(name) for name in ("react", "opo", "asi")] == [1, 1, 1]
 
 
+def test_each_run_of_a_series_has_its_own_line() -> None:
+    means = Series("asi", [0, 50], spreads(0.5, 0.3))
+    runs = Series("asi", [0, 50], spreads(0.5, 0.3), runs=[(0.4, 0.3), (0.6, 0.3)])
+    lines = [
+        draw_files(figure([Panel("", "", "", [one])]))["figures/some.svg"].count(b'id="line2d_')
+        for one in (means, runs)
+    ]
+    assert lines[1] - lines[0] == 2
+
+
 def test_files_have_one_width_embed_their_fonts_and_are_the_same_each_time() -> None:
     ragged = figure([CURVES, POINTS], [HOSTILE_CURVES])
     files = draw_files(ragged)
