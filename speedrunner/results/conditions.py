@@ -10,7 +10,7 @@ import pandas
 from msgspec.structs import replace
 
 from speedrunner.config.condition import COLUMNS, Choice, ConditionId, ModelVariant, Start, Treatment
-from speedrunner.config.schema import ModelOptions, changes_results, to_mapping
+from speedrunner.config.schema import Config, ModelOptions, changes_results, to_mapping
 from speedrunner.plain.plain_records import flat
 from speedrunner.results.inference import Estimate, Values, estimate_mean, estimate_score
 from speedrunner.results.means import Spread, spread
@@ -179,18 +179,20 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
     return whole[[*front, *(column for column in whole.columns if column not in front)]]
 
 
-def _list_settings(run: RunResult) -> dict[str, Any]:
-    """Return the values of a configuration that change results and that `ConditionId` does not have."""
-    evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
+def list_settings(config: Config) -> dict[str, Any]:
+    """Return the values that change results and that `ConditionId` does not have, by their keys."""
     return {
         key: value
-        for key, value in flat(to_mapping(run.config)).items()
-        if changes_results(key)
-        and not key.startswith(NAMED)
-        and key not in OWN
-        and key not in LENGTH
-        and not (evaluates and key == SLEEP_EVERY)
+        for key, value in flat(to_mapping(config)).items()
+        if changes_results(key) and not key.startswith(NAMED) and key not in OWN
     }
+
+
+def _list_settings(run: RunResult) -> dict[str, Any]:
+    """Return `list_settings` without those in which runs of a condition may differ."""
+    evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
+    free = (*LENGTH, SLEEP_EVERY) if evaluates else LENGTH
+    return {key: value for key, value in list_settings(run.config).items() if key not in free}
 
 
 PLACES = {"Crafter": (CRAFTER,), "ScienceWorld": FAMILIES, "BabyAI": (BABYAI,)}

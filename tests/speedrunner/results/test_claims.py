@@ -9,7 +9,7 @@ import pytest
 from speedrunner.config.condition import Choice
 from speedrunner.config.grid import grid_of
 from speedrunner.config.names import identify_condition
-from speedrunner.results.claim_limits import list_other_limits, note_left_out
+from speedrunner.results.claim_limits import list_other_settings, note_left_out
 from speedrunner.results.claims import (
     Claim,
     JudgedClaim,
@@ -258,15 +258,37 @@ class TestRuns:
         }
         assert verdicts == {MODEL: "supported", "b": "undecided", "c": "undecided"}
         assert note_left_out(conditions) == [
-            "babyai speedrunner b does not count for the paper's claims: run.rollouts=1 (200),"
-            " run.max_actions=150 (the default)",
-            "babyai speedrunner c does not count for the paper's claims: run.test_episodes=3 (30)",
+            "babyai speedrunner b does not count for the paper's claims: run.rollouts=1, not 200;"
+            " run.max_actions=150, not null",
+            "babyai speedrunner c does not count for the paper's claims: run.test_episodes=3, not 30",
         ]
+
+    @pytest.mark.parametrize(
+        ("setting", "other"),
+        [
+            ("sandbox.call_actions=5", "sandbox.call_actions=5, not 5000"),
+            ("sandbox.call_wall_s=1", "sandbox.call_wall_s=1.0, not 300.0"),
+            ("sandbox.memory_mb=64", "sandbox.memory_mb=64, not 1024"),
+            ("run.sleep_wall_s=5", "run.sleep_wall_s=5.0, not 14400.0"),
+            ("run.reply_chars=100", "run.reply_chars=100, not 4000"),
+            ("model.actor.string_tokens=64", "model.actor.string_tokens=64, not null"),
+            ("model.inducer.max_calls=9", "model.inducer.max_calls=9, not null"),
+            ("model.load_format=dummy", "model.load_format=dummy, not auto"),
+            ("model.actor.thinking_tokens=64", None),  # of another condition
+            ("run.in_flight=2", None),  # changes no result
+        ],
+    )
+    def test_a_run_counts_only_with_the_defaults_of_what_changes_results(
+        self, setting: str, other: str | None
+    ) -> None:
+        runs = grid_of(["experiment=main", "model=qwen3.5-27b", "env=babyai", "run.seed=0", setting]).runs()
+        assert runs
+        assert all(list_other_settings(run.config) == ([other] if other else []) for run in runs)
 
     def test_evaluations_of_a_stored_policy_need_no_schedule(self) -> None:
         stored = {"start_from": "runs/a", "rollouts": 0, "sleep_every": 1}
         (run,) = runs_of("voyager", "score", [[0.1]], "crafter", **stored)
-        assert list_other_limits(run.config) == []
+        assert list_other_settings(run.config) == []
 
     def test_a_claim_about_one_model_uses_its_runs_alone(self) -> None:
         def calls(model: str, last: float) -> list[RunResult]:
@@ -284,7 +306,7 @@ class TestRuns:
         for rows in (rows for rows in CLAIMS if rows[0].experiment == name):
             for side in (side for row in rows for pair in row.pairs for side in pair):
                 assert (side.env, side.treatment) in there, rows[0].claim
-        assert {limit for run in runs for limit in list_other_limits(run.config)} == set()
+        assert {other for run in runs for other in list_other_settings(run.config)} == set()
 
 
 class TestTables:
