@@ -58,7 +58,7 @@ COUNTED = ("checkpoint", "policy", "episodes", "planned")
 
 SHARES = ("limited", "thought_cut", "cached_share")
 
-UNUSUAL = ("unscored", "thought_cut", "silent")
+UNUSUAL = ("unscored", "refused", "thought_cut", "silent")
 """Columns that are also left out if all values are 0."""
 
 

@@ -6,6 +6,7 @@
 Definitions:
 
 - **Unscored**: an episode that an infrastructure error ended. It is counted, but is in no mean.
+- **Refused**: an unscored episode of which the provider refused a request for its content.
 - **Silent**: an episode without a request, for example because the tools alone exceed the context. Its score
   counts. Its calls, tokens and USD are missing, so that they enter no mean of costs.
 - **Sleep share**: a sleep's cost is spread evenly over the rollouts of its batch (paper, Appendix A.3).
@@ -82,7 +83,7 @@ RULES: tuple[RuleName, ...] = ("cold", "provider")
 AVERAGED = (*MEANS[:-1], "cost_usd", *(f"cost_usd_{rule}" for rule in RULES), "thought_cut")
 """Columns of a checkpoint in the tables, per test episode; `thought_cut` is a share of the answers."""
 
-COUNTS = ("episodes", "unscored", "silent")
+COUNTS = ("episodes", "unscored", "refused", "silent")
 TRAINING = tuple(f"training_{name}" for name in SPENT)
 
 TESTED = ("score", "output", "cost_usd")
@@ -98,11 +99,11 @@ CONDITION = [*COLUMNS, "checkpoint"]
 def average_tests(episodes: pandas.DataFrame, planned: int) -> pandas.DataFrame:
     """Return one row per checkpoint that has a test episode, indexed by its rollouts, ascending.
 
-    Columns: `policy`; `episodes`, `planned`, `unscored`, `silent` (counts); `complete` (whether all planned
-    episodes are finished: the mean of fewer says little, since the fast ones finish first); `LIMITS` (the
-    share of the test episodes that each limit ended) and `limited` (their sum); `thought_cut` (the share of
-    the actor's answers whose reasoning ended at its budget; NaN without a ledger); the means `MEANS`, with
-    USD named `actor_usd`; `cached_share` (of the prompt tokens).
+    Columns: `policy`; `episodes`, `planned`, `unscored`, `refused`, `silent` (counts); `complete` (whether
+    all planned episodes are finished: the mean of fewer says little, since the fast ones finish first);
+    `LIMITS` (the share of the test episodes that each limit ended) and `limited` (their sum); `thought_cut`
+    (the share of the actor's answers whose reasoning ended at its budget; NaN without a ledger); the means
+    `MEANS`, with USD named `actor_usd`; `cached_share` (of the prompt tokens).
 
     Args:
         planned: test episodes of an evaluation, `run.test_episodes`.
@@ -113,6 +114,7 @@ def average_tests(episodes: pandas.DataFrame, planned: int) -> pandas.DataFrame:
     found = by.agg(policy=("policy", "first"), episodes=("episode", "size"))
     unknown = tests[["score", "llm_calls"]].isna().groupby(points).sum()
     found[["unscored", "silent"]] = unknown
+    found["refused"] = (tests["termination"] == Termination.REFUSED).groupby(points).sum()
     found["planned"], found["complete"] = planned, found["episodes"] >= planned
     limited = tests[["checkpoint"]].assign(**{name: tests["termination"] == name for name in LIMITS})
     found[list(LIMITS)] = limited.groupby("checkpoint").mean()

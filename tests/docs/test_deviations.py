@@ -383,3 +383,5 @@ def test_appendix_k() -> None:
 def test_our_own_methods() -> None:
     assert "newest_batch(history)" in read("speedrunner/methods/ace.py")
     assert ace.PLAYBOOK_SHARE == 0.125
+    learners = ("speedrunner", "prose", "opo", "ace", "asi")
+    assert [name for name in learners if "inducer_calls" in method_options(name)] == ["speedrunner", "prose"]

@@ -93,6 +93,7 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         "cached_share": 0.8,
         "episodes": 2,
         "unscored": 0,
+        "refused": 0,
         "silent": 0,
         "call_limit": 0.0,
         "action_limit": 0.0,
@@ -126,6 +127,9 @@ def test_what_is_unscored_is_left_out_of_all_means_and_counted(run: RunDirectory
     first = rows(run)[0]
     assert (first["episodes"], first["unscored"], first["score"]) == (2, 1, 0.5)
     assert [first[name] for name in ("llm_calls", "uncached", "cached", "output")] == [2, 50, 180, 30]
+    play(run, "test/0000/0002", outcome=None, termination=Termination.REFUSED)
+    first = rows(run)[0]
+    assert (first["episodes"], first["unscored"], first["refused"], first["score"]) == (3, 2, 1, 0.5)
 
 
 def test_an_episode_without_a_request_keeps_its_score_and_is_in_no_mean_of_costs(run: RunDirectory) -> None:
