@@ -24,6 +24,7 @@ from serving.usage import Usage
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.loop import Clock, Toolbox, plain_messages
 from speedrunner.config.compose import compose
+from speedrunner.config.schema import LibraryConfig
 from speedrunner.library.library import Library
 from speedrunner.methods import Method
 from speedrunner.methods.ace import ACE, Item, Playbook, decode_playbook
@@ -343,6 +344,7 @@ PLAYBOOK = Policy(version=1, method=msgspec.to_builtins(Playbook(ITEMS, 5)))
 def _prompts_of_actors(made: Samples) -> dict[str, Prompt]:
     return {
         "actor_12_skills": made.acting(ActorSpec(made.library(12))),
+        "actor_search": made.acting(ActorSpec(made.library(12)).with_part(LibraryConfig(shown="search"))),
         **{f"actor_wording_{n}": made.acting(ActorSpec(made.library(12)), n) for n in (1, 2, 3)},
         "actor_notes": made.acting(OPO().agent(NOTES, made.task, made.env)),
         "actor_playbook": made.acting(ACE().agent(PLAYBOOK, made.task, made.env)),

@@ -16,6 +16,7 @@ from serving.tokens.tools import ToolSpec
 from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.reading import merge_repeats, result_text, write_call
 from speedrunner.agents.rendering import render
+from speedrunner.agents.skill_search import INSTRUCTIONS, SkillSearch
 from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
 from speedrunner.store.policies import InvalidPolicy
@@ -68,6 +69,7 @@ class ActorSpec:
         tools: what it may call; `None`: primitives and public skills. A method that names other tools runs
             them itself, see `speedrunner.methods.Method.play`.
         role: the role with the sampling, budgets and model to use; see `ModelConfig.role`.
+        searches: whether it finds public skills by a search, instead of having each as a tool.
     """
 
     library: Library
@@ -76,12 +78,15 @@ class ActorSpec:
     role: str = "actor"
     instructions: str = ""
     reference: str = ""
+    searches: bool = False
 
     def list_tools(self, env: TextEnv) -> list[ToolSpec]:
         """Return the tools that the actor may call: primitives, public skills, and `submit_answer` if the
         task wants it.
         """
-        own = self.library.tools() if self.tools is None else self.tools
+        own: Sequence[ToolSpec] = self.library.tools() if self.tools is None else self.tools
+        if self.searches:
+            own = [*self.library.last_visible(0).tools(), *SkillSearch(self.library).specs]
         return [*own, *([SUBMIT_ANSWER] if env.submits else [])]
 
     def messages(self, env: TextEnv, opening: Opening, wording: int = 0) -> list[Message]:
@@ -92,9 +97,9 @@ class ActorSpec:
             wording,
             description=env.description,
             limits=env.limits,
-            has_skills=self.tools is None and bool(self.library.public),
+            has_skills=self.tools is None and not self.searches and bool(self.library.public),
             submits=env.submits,
-            instructions=self.instructions,
+            instructions="\n\n".join(filter(None, (self.instructions, INSTRUCTIONS * self.searches))),
             notes=self.notes,
         )
         task = render(
@@ -111,15 +116,19 @@ class ActorSpec:
         return hashlib.sha256(msgspec.json.encode([messages, self.list_tools(env)])).hexdigest()
 
     def with_part(self, part: LibraryConfig) -> ActorSpec:
-        """Return this spec with the part of its library that an evaluation shows.
+        """Return this spec with its library as an evaluation shows it.
 
-        Raises `InvalidPolicy`: the actor does not call skills as tools.
+        Raises `InvalidPolicy`: the actor does not call skills as tools, or has none to search.
         """
-        if part.visible_last is None:
+        if part == LibraryConfig():
             return self
         if self.tools is not None:
             raise InvalidPolicy(f"{part}: the actor of this method does not call skills as tools")
-        return replace(self, library=self.library.last_visible(part.visible_last))
+        last, searches = part.visible_last, part.shown == "search"
+        library = self.library if last is None else self.library.last_visible(last)
+        if searches and not library.public:
+            raise InvalidPolicy(f"{part}: the actor has no skills to search")
+        return replace(self, library=library, searches=searches)
 
 
 class Actor:

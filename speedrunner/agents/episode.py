@@ -16,6 +16,7 @@ from serving.errors import ContentRefused, RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
 from speedrunner.agents.loop import Clock, Execute, Toolbox, ToolReply, run_agent
+from speedrunner.agents.skill_search import SkillSearch
 from speedrunner.library.library import Library
 from speedrunner.store.records import (
     CallNode,
@@ -116,6 +117,8 @@ class EpisodeContext:
         run, messages = self._actor.config.run, self._first_messages
         if spec is not self._spec or now != self.opening:
             messages = spec.messages(self.env, now, run.wording)
+        if spec.searches:
+            toolbox = SkillSearch(spec.library, self.execute)
         execute = self.execute if toolbox is None else self._tools(toolbox, spec.role)
         tools = spec.list_tools(self.env)
         return await self._converse(spec.role, messages, tools, execute, llm_calls, run.stop_after_repeats)

@@ -71,12 +71,14 @@ class Treatment(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         visible_last: the part of a stored library that the actor sees.
+        searches: whether the actor searches it.
         settings: other settings than those of comparable runs in a report; empty in stored records.
     """
 
     method: Choice
     wording: int = 0
     visible_last: int | None = None
+    searches: bool = False
     start: Start | None = None
     settings: str = ""
 
@@ -88,7 +90,8 @@ class Treatment(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def shown(self) -> str:
         """Return the part of the name about the shown skills, such as `-visible_last50`; "" for all."""
-        return "" if self.visible_last is None else f"-visible_last{self.visible_last}"
+        last = "" if self.visible_last is None else f"-visible_last{self.visible_last}"
+        return last + "-search" * self.searches
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):

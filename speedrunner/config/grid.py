@@ -39,7 +39,7 @@ AT_ONCE = 64
 """Concurrent episodes over all runs of a sweep."""
 
 START, SEED = "run.start_from", "run.seed"
-OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last")
+OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last", "library.shown")
 """Settings that a run does not share with the run from which it starts."""
 
 

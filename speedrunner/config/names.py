@@ -47,6 +47,7 @@ def identify_condition(config: Config) -> ConditionId:
         choose("method", config.method, config.run.seed),
         wording=config.run.wording,
         visible_last=config.library.visible_last,
+        searches=config.library.shown == "search",
         start=config.start or describe_start(config, read_source(config)),
     )
     return ConditionId(choose("env", config.env, config.run.seed), treatment, _choose_model(config.model))

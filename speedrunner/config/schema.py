@@ -108,14 +108,19 @@ class TaskConfig(msgspec.Struct, frozen=True):
 
 
 class LibraryConfig(msgspec.Struct, frozen=True):
-    """The part of a stored library that an evaluation shows."""
+    """The part of a stored library that an evaluation shows, and how."""
 
     #: The actor sees only the last N skills, in the order in which they were added. Skills can call all
     #: (paper, "Post-hoc Library Truncation"). Only for evaluations, with `run.rollouts=0`. `None`: all.
     visible_last: Count | None = None
+    #: `search`: instead of a tool for each skill, the actor has a tool that finds skills and one that calls
+    #: them. Only for evaluations, with `run.rollouts=0`. `all`: each skill is a tool.
+    shown: Literal["all", "search"] = "all"
 
     def __str__(self) -> str:
-        return f"library.visible_last={self.visible_last}"
+        usual, given = LibraryConfig(), msgspec.to_builtins(self)
+        changed = {key: value for key, value in given.items() if value != getattr(usual, key)}
+        return " ".join(f"library.{key}={value}" for key, value in changed.items())
 
 
 class ModelOptions(msgspec.Struct, frozen=True):
@@ -319,7 +324,7 @@ def from_mapping(content: object) -> Config:
         config = record(Config, content)
     except WrongData as error:
         raise InvalidConfig(str(error)) from None
-    if config.library.visible_last is not None and config.run.rollouts:
+    if config.library != LibraryConfig() and config.run.rollouts:
         raise InvalidConfig(
             f"{config.library} works only in evaluations of a stored library:"
             f" `speedrunner run run.start_from=RUN run.rollouts=0 {config.library}`"

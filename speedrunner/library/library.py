@@ -27,6 +27,7 @@ from speedrunner.library.definition import (
     read_text,
     tidy_source,
 )
+from speedrunner.library.ranking import score_bm25
 from speedrunner.library.rules import (
     NAME_LIMIT,
     SOURCE_LIMIT,
@@ -93,6 +94,14 @@ class Library:
         shown = public[max(len(public) - count, 0) :]
         skills = (msgspec.structs.replace(skill, public=skill.name in shown) for skill in self.skills)
         return replace(self, skills=tuple(skills))
+
+    def rank(self, query: str, most: int) -> list[str]:
+        """Return the names of at most `most` public skills: those whose name and docstring fit a query best,
+        the best first; of equal ones the newest first."""
+        public = [skill.name for skill in self.skills if skill.public]
+        scores = score_bm25(query, [f"{name}\n{self.doc(name)}" for name in public])
+        order = sorted(range(len(public)), key=lambda place: (scores[place], place), reverse=True)
+        return [public[place] for place in order[:most]]
 
     def policy(self, before: Policy) -> Policy:
         """Return a policy with this library instead of its own."""

@@ -17,12 +17,12 @@ from speedrunner.results.means import Spread, spread
 from speedrunner.results.run_result import RunResult
 
 NAMED = (
-    *("env.", "method.", "model.name", "model.prefix_caching", "model.context"),
+    *("env.", "method.", "library.", "model.name", "model.prefix_caching", "model.context"),
     *("model.actor.thinking_tokens", "model.inducer.thinking_tokens"),
 )
 """Keys that `ConditionId` has."""
 
-OWN = (*("run.seed", "run.start_from", "run.carry_history", "run.wording", "library.visible_last"),)
+OWN = ("run.seed", "run.start_from", "run.carry_history", "run.wording")
 """Keys in which runs of a condition differ, or which `ConditionId` has."""
 
 LENGTH = ("run.rollouts", "run.eval_every")

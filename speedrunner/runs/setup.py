@@ -20,7 +20,7 @@ from serving.weights import prepare
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.loop import plain_messages
 from speedrunner.config.names import split_version
-from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.config.schema import Config, InvalidConfig, LibraryConfig
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, check_returned
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
@@ -98,7 +98,7 @@ class Setup:
         """
         start_from = self.config.run.start_from
         if start_from is None:
-            if self.config.library.visible_last is not None:
+            if self.config.library != LibraryConfig():
                 raise InvalidConfig(f"{self.config.library} needs a stored library: set run.start_from=RUN")
             return check_returned(self.method, "initial", self.method.initial(), Policy)
         policy = first_policy(*find_policy(start_from))

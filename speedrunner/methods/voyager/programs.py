@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import math
 import re
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 import msgspec
 
 from speedrunner.library.definition import Definition, find_dependencies, read_text
 from speedrunner.methods import Edit, InvalidSkill, Library, function_names
-
-SATURATION, LENGTH = 1.5, 0.75
-"""BM25's k1, which limits the effect of a repeated word, and b, which discounts long texts."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -83,24 +78,6 @@ def add_programs(library: Library, programs: Sequence[Program], sleep: int) -> t
     return library, edits
 
 
-def score_bm25(query: str, texts: Sequence[str]) -> list[float]:
-    """Return the Okapi BM25 score of each text; a higher one fits better, 0 shares no word with the query.
-
-    A word is a run of letters and digits, in lower case. A name such as `place_table` has two.
-    """
-    counts = [Counter(_words(text)) for text in texts]
-    mean = sum(count.total() for count in counts) / max(len(counts), 1)
-    scores = [0.0] * len(texts)
-    for word in dict.fromkeys(_words(query)):
-        having = sum(word in count for count in counts)
-        weight = math.log(1 + (len(counts) - having + 0.5) / (having + 0.5))
-        for place, count in enumerate(counts):
-            if times := count[word]:
-                damping = SATURATION * (1 - LENGTH + LENGTH * count.total() / mean)
-                scores[place] += weight * times * (SATURATION + 1) / (times + damping)
-    return scores
-
-
 def _named(text: Sequence[Definition]) -> list[Definition]:
     """Return the functions and constants of a program."""
     return [definition for definition in text if definition.kind in ("function", "constant")]
@@ -139,7 +116,3 @@ def _rename(definition: Definition, names: dict[str, str]) -> Definition:
         if definition.name == old or definition.mentions(old):
             definition = definition.renamed(old, new)
     return definition
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9]+", text.lower())

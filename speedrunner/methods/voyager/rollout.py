@@ -31,7 +31,7 @@ from speedrunner.methods import (
     skill_example,
     skill_rules,
 )
-from speedrunner.methods.voyager.programs import Program, add_program, score_bm25
+from speedrunner.methods.voyager.programs import Program, add_program
 from speedrunner.store.policies import decode_state
 
 PROGRAMMER = "programmer"
@@ -91,11 +91,7 @@ def programming(
         left: what is left of the episode's limits.
     """
     public = [skill.name for skill in library.skills if skill.public]
-    nearest: list[str] = []
-    if retrieve != "all" and objective:
-        scores = score_bm25(objective, [f"{name}\n{library.doc(name)}" for name in public])
-        order = sorted(range(len(public)), key=lambda place: (scores[place], place), reverse=True)
-        nearest = [public[place] for place in order[:retrieve]]
+    nearest = library.rank(objective, retrieve) if retrieve != "all" and objective else []
     instructions = render(
         __package__,
         "actor/instructions",

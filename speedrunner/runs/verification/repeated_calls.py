@@ -136,7 +136,8 @@ async def _repeat_episode(
             shown = episode.turns[turn] if turn is not None else None
             directly = shown is not None and shown.executed is recorded
             call = shown.call if shown is not None and directly else None
-            call = call or ToolCall(recorded.name, recorded.arguments)
+            if call is None or (spec.searches and call.arguments.get("name") == recorded.name):
+                call = ToolCall(recorded.name, recorded.arguments)  # that of a skill, which `call_skill` made
             patience_s = min(max(PATIENCE_S, PATIENCE * recorded.seconds), MOST_PATIENCE_S)
             last = await worker.execute(call, patience_s, setup.config.sandbox.call_actions)
             if what := find_first_difference(recorded, last.node):

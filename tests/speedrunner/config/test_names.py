@@ -94,6 +94,12 @@ class TestOfARunThatBeginsWithAnother_s:
         assert identify_condition(config).names == ("babyai", "asi-from_babyai", "tiny-random-uncached")
 
     def test_the_wording_and_the_shown_part_of_the_library(self) -> None:
-        given = ["run.rollouts=0", "run.start_from=runs/mine:2", "run.wording=2", "library.visible_last=3"]
-        shown = "speedrunner-wording2-visible_last3-from_mine_2"
+        given = [
+            "run.rollouts=0",
+            "run.start_from=runs/mine:2",
+            "run.wording=2",
+            "library.visible_last=3",
+            "library.shown=search",
+        ]
+        shown = "speedrunner-wording2-visible_last3-search-from_mine_2"
         assert identify_condition(compose(given)).names[1] == shown

@@ -74,7 +74,7 @@ def test_a_key_that_other_runs_lack_has_its_default_there() -> None:
         ("model", {"name": "folder/tiny-random.yaml"}),
         *(("model", {"prefix_caching": False}), ("model", {"context": 9})),
         *(("model", {role: {"thinking_tokens": 9}}) for role in ("actor", "inducer")),
-        ("library", {"visible_last": 9}),
+        *(("library", {"visible_last": 9}), ("library", {"shown": "search"})),
     ],
 )
 def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: dict[str, object]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.voyager.programs import Program, add_program, add_programs, score_bm25
+from speedrunner.methods.voyager.programs import Program, add_program, add_programs
 from speedrunner.store.records import Policy
 from tests.toy_env import Racetrack
 
@@ -128,21 +128,3 @@ def test_a_program_that_another_one_contains_stays_public() -> None:
     known = source("known", last="walk(1)")
     grown = library([program(known)], [program(known, source("go", "known"))])
     assert [(skill.name, skill.public) for skill in grown.skills] == [("known", True), ("go", True)]
-
-
-TEXTS = ["collect_wood\nCollect wood from a tree.", "place_table\nPlace a table.", "drink\nDrink."]
-"""Seven, five and two words; 14 / 3 on average."""
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        # ln(1 + 2.5 / 1.5) = 0.98083 for a word of one text; twice among 7 words (14 / 3 on average):
-        # 2 * 2.5 / (2 + 1.5 * (0.25 + 0.75 * 1.5)) = 1.23077. "some" is in no text.
-        ("Collect some WOOD", [2 * 0.98083 * 1.23077, 0, 0]),
-        # ln(1 + 1.5 / 2.5) = 0.47000 for "a", once among 7 and among 5 words.
-        ("a", [0.47000 * 2.5 / 3.0625, 0.47000 * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 15 / 14)), 0]),
-    ],
-)
-def test_bm25_equals_its_formula(query: str, expected: list[float]) -> None:
-    assert score_bm25(query, TEXTS) == pytest.approx(expected, abs=1e-4)
