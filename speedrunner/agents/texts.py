@@ -124,7 +124,8 @@ def describe_failure(trajectory: Trajectory) -> str:
 
 
 def find_first_error(turns: list[Turn]) -> int | None:
-    """Return the index of the first turn without a valid call or with a failed one; `None`: no error."""
+    """Return the index of the first turn without a valid call or with a failed one; `None`: no error. The end
+    of the episode, which stops a call, is none."""
     return next((index for index, turn in enumerate(turns) if _error_of(turn)), None)
 
 
@@ -171,7 +172,8 @@ def _call_of(turn: Turn) -> str:
 
 
 def _error_of(turn: Turn) -> str:
-    return turn.error or (turn.executed.error if turn.executed is not None else None) or ""
+    executed = turn.executed
+    return turn.error or (executed.error if executed is not None and executed.failed else None) or ""
 
 
 def _shorten(text: str, limit: int) -> str:

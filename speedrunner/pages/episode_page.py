@@ -173,4 +173,4 @@ def _make_playback(run: RunData, trajectory: Trajectory, first: int) -> Context 
 
 def _find_error(steps: Sequence[PlaybackStep]) -> int:
     """Return the position of the first step that failed; 0 without one."""
-    return next((at for at, step in enumerate(steps, start=1) if step.node.error is not None), 0)
+    return next((at for at, step in enumerate(steps, start=1) if step.node.failed), 0)

@@ -135,7 +135,7 @@ def _read_source(modules: Sequence[Module], number: int, name: str) -> Json | No
 def _mark(node: CallNode) -> Json:
     """Return the line that made a call, if it is recorded, and whether the call failed."""
     line = {} if isinstance(node.line, msgspec.UnsetType) else {"line": node.line}
-    return line | ({} if node.error is None else {"failed": True})
+    return line | ({"failed": True} if node.failed else {})
 
 
 @lru_cache(maxsize=32)

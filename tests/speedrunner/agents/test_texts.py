@@ -10,7 +10,7 @@ from envs import Outcome
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents.texts import describe_failure, describe_skill_calls, find_first_error
-from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
+from speedrunner.store.records import EPISODE_ENDS, CallNode, Message, Termination, Trajectory, Turn
 from tests.golden_tables import Golden, table
 from tests.speedrunner.run_samples import trajectory
 
@@ -82,6 +82,14 @@ def test_skills_are_counted_with_their_failures_which_the_end_of_an_episode_is_n
     turns = [Turn([], "", Usage(), 0.1, executed=node) for node in nodes]
     assert describe_skill_calls([*STEPS, *turns]) == "skills: fetch x4 (1 failed), walk x1 (1 failed)"
     assert describe_skill_calls([*STEPS, WITHOUT]) == ""
+
+
+@pytest.mark.parametrize("end", EPISODE_ENDS)
+def test_a_call_that_the_end_of_the_episode_stopped_is_no_error(end: str) -> None:
+    turns = [*STEPS, called("fetch", error=f"{end} stopped")]
+    assert find_first_error(turns) is None
+    assert "first error" not in describe_failure(failed(*turns, by=Termination.ACTION_LIMIT))
+    assert find_first_error([*turns, WITHOUT]) == len(turns)
 
 
 def test_actions_that_return_nothing_are_no_loop() -> None:

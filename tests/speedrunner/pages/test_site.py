@@ -16,7 +16,7 @@ from envs import Outcome
 from speedrunner.pages.html_parts import TURNS, Share, show_cell
 from speedrunner.pages.site import HTML, Site, linked_pages, write_pages
 from speedrunner.store.episode_summary import summarize_episode
-from speedrunner.store.records import Policy, Termination
+from speedrunner.store.records import CallNode, Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
 from tests.scripted_runs import ScriptedRun
@@ -260,13 +260,17 @@ def test_an_episode_shows_its_result_and_its_first_error(tmp_path: Path) -> None
         append(
             run, trajectory("train/0002", termination=Termination.ENGINE_ERROR, outcome=None, error="gone")
         )
+        node = CallNode("noop", "primitive", {}, error="ActionLimitReached: stopped")
+        turn = msgspec.structs.replace(trajectory().turns[0], executed=node)
+        append(run, trajectory("train/0003", turns=[turn], **lost))
     site = Site(tmp_path)
-    won, failed, broken = (page(site, f"runs/run/train/{number:04d}/1.html") for number in range(3))
+    won, failed, broken, ended = (page(site, f"runs/run/train/{number:04d}/1.html") for number in range(4))
     assert '<span class="badge good">success, score 1</span>' in won
     assert '<span class="badge bad">call limit, score 0.25</span>' in failed
     assert '<span class="badge warn">engine error</span>' in broken
     assert "Ended by call_limit after 2 LLM calls" in Elements(failed).text
     assert '<a href="1.html#turn-2">First error: turn 2</a>' in failed
+    assert "First error" not in ended
     assert 'data-key="p" href="../../train/0000/1.html"' in failed
     assert 'data-key="n" href="../../train/0002/1.html"' in failed
 
