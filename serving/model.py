@@ -31,6 +31,10 @@ MESSAGE_APIS: dict[str, type[MessageConversation]] = {
 }
 """The conversations of the APIs of messages, by the name of the API."""
 
+BYTES_PER_TOKEN = 4.0
+"""Bytes of a token in the limits of texts without a tokenizer. It is fixed, so that a sleep that is called
+again meets the same limits; the provider's counts would change them."""
+
 
 class Model:
     """One model config with an engine that serves it.
@@ -168,9 +172,8 @@ class Model:
         other.model_config = msgspec.structs.replace(self.model_config, roles=roles)
         return other
 
-    def count_tokens(self, text: str, bytes_per_token: float = 1.0) -> int:
-        """Return the number of tokens of an outside text. Without a tokenizer, estimate it; a token has at
-        least one byte."""
+    def count_tokens(self, text: str, bytes_per_token: float = BYTES_PER_TOKEN) -> int:
+        """Return the number of tokens of an outside text. Without a tokenizer, estimate it by its bytes."""
         if self.tokenizer is None:
             return ceil(len(text.encode(errors="replace")) / bytes_per_token)
         return len(self.tokenizer.outside_text(text))

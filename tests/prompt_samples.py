@@ -127,7 +127,7 @@ class Recorder(LocalModel):
     ) -> Conversation:
         raise Asked(role, messages, tools)
 
-    def count_tokens(self, text: str, bytes_per_token: float = 1.0) -> int:
+    def count_tokens(self, text: str, bytes_per_token: float = 4.0) -> int:
         return len(text) // 4
 
 

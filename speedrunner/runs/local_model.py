@@ -11,7 +11,7 @@ from serving.conversation import Completion, Conversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.meter import Meter
-from serving.model import Model
+from serving.model import BYTES_PER_TOKEN, Model
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 from serving.usage import Usage
@@ -38,7 +38,7 @@ class LocalModel(Model):
         meter = Meter(lambda row: None, model_config.prices)
         super().__init__(hosted, Engine(Endpoint("http://localhost"), model_config.name, meter), None)
 
-    def count_tokens(self, text: str, bytes_per_token: float = 1.0) -> int:
+    def count_tokens(self, text: str, bytes_per_token: float = BYTES_PER_TOKEN) -> int:
         """Return the estimated number of tokens; see `CHARS`."""
         return estimate_tokens(text)
 

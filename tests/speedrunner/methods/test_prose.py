@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, check_whole
 
@@ -40,8 +42,9 @@ async def test_an_inducer_with_an_interpreter_writes_what_the_actor_reads(corrid
     assert [sleep.changed for sleep in run.data.sleeps] == ["notes rewritten"] * 2
 
 
-async def test_notes_beyond_their_limit_are_refused(corridor: Runs) -> None:
-    """Each call fits, but not what edits add up to."""
+@pytest.mark.parametrize("api", ["completions", "chat"])
+async def test_notes_beyond_their_limit_are_refused(corridor: Runs, api: str) -> None:
+    """Each call fits, but not what edits add up to. Without a tokenizer, a token is four bytes."""
     long = "walk " * 1000
 
     def verbose(request: Request) -> Answer:
@@ -50,7 +53,7 @@ async def test_notes_beyond_their_limit_are_refused(corridor: Runs) -> None:
         write, edit = call("write_notes", text=f"{long}X"), call("edit_notes", old="X", new=f"{long}{long}X")
         return (write, edit, call("finish", summary="Walk."))[min(request.turn, 2)]
 
-    run = corridor(verbose)
+    run = corridor(verbose, api=api)
     await run.play("method=prose", "run.rollouts=2", "run.test_episodes=0")
     (sleep,) = run.data.sleeps
     refused = sleep.agents[0].turns[1].executed

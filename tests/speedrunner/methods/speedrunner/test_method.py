@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from speedrunner.store.history import History
 from speedrunner.store.records import Labels, Policy, Skill, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.sleep_journal import SleepJournal
-from tests.scripted_engine import Request, Script, call, overflow, say
+from tests.scripted_engine import Answer, Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model
 from tests.speedrunner.run_samples import TASK, trajectory
 
@@ -126,6 +127,18 @@ async def test_each_reply_says_how_many_calls_and_tokens_are_left(
         assert (
             0 <= int(found[2]) - (tiny_model_config.context - len(request.prompt)) < 100
         )  # the reply's frame
+
+
+@pytest.mark.process
+async def test_the_tokens_left_on_a_chat_api_fall_by_what_the_provider_counts(night: Nights) -> None:
+    def counted(prompt: int) -> Answer:
+        usage = {"prompt_tokens": prompt, "completion_tokens": 10}
+        return replace(LIST, edit=lambda content: {**content, "usage": usage})
+
+    slept = await night([*map(counted, (2000, 3000, 7000)), FINISH], model_config={"api": "chat"})
+    left = [int(text.rpartition(" calls and ")[2].partition(" tokens left")[0]) for text in slept.seen[1:]]
+    falls = [before - after for before, after in pairwise(left)]
+    assert falls == pytest.approx([1000, 4000], abs=40)  # and by what the estimates of the replies differ
 
 
 @pytest.mark.process
