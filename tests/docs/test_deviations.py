@@ -115,8 +115,9 @@ def test_the_page_shows_rows_of_the_table() -> None:
     [
         ("babyai/inducer", "rename_skill"),
         ("babyai/inducer", "Make main functions public and helper functions private"),
-        ("babyai/inducer", "- Write skills that solve tasks."),
+        ("babyai/inducer", "They decide by what they observe, their loops always end, and they return"),
         ("babyai/inducer", "- Keep the library small.\n"),
+        ("babyai/inducer", "The actor does best with few strong tools."),
         ("babyai/inducer", "What a skill stores in a constant lasts until the episode ends."),
         ("babyai/actor", "Open or close what is in front of you: a door, or a box."),
         ("babyai/ace_curator", "- [1] (helped 3, harmed 1) Look around"),
