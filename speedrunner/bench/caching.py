@@ -80,17 +80,12 @@ class BlockCost(msgspec.Struct, frozen=True, kw_only=True):
     disturbed: str
 
 
+COSTS = ("seconds", "joules", "first_token_ms")
+"""Measured costs of which the table of savings has the share that a cache saves."""
+
 SAVINGS = (
-    "environment",
-    "method",
-    "in_flight",
-    "rollouts",
-    "runs",
-    "before",
-    "after",
-    "change",
-    "low",
-    "high",
+    *("environment", "method", "in_flight", "cost", "cache", "rollouts", "runs"),
+    *("before", "after", "change", "low", "high"),
 )
 """Columns of the table of savings."""
 
@@ -106,7 +101,8 @@ async def measure_caching(
         rounds: how often the blocks are played, each time in an order and its reverse.
 
     Raises:
-        InvalidConfig: the runs have several models, one without token ids, or no two evaluations.
+        InvalidConfig: the runs have several models, one without token ids, no two evaluations, or twice the
+            same seed.
         RunDirectoryError: an episode's first prompt has another length now.
         StorageError: a run cannot be read.
         ServingError: the engine failed.
@@ -115,7 +111,8 @@ async def measure_caching(
     model_config = completions_api(setup.model_config)
     if other := [run.path for run, own in runs if own.model_config.name != model_config.name]:
         raise InvalidConfig(f"{other[0]} has another model than {runs[0][0].path}: name runs of one model")
-    blocks = [block for run, own in runs for block in _list_blocks(run, own, levels)]
+    refuse_repeats([run for run, _ in runs])
+    blocks = [block for run, own in runs for block in list_blocks(run, own, levels)]
     costs, number = list[BlockCost](), 0
     async with (
         open_engine(model_config, setup.config, status) as deployment,
@@ -145,16 +142,29 @@ async def measure_caching(
         f"{model_config.name}: cost of an episode by what it finds in the prefix cache",
         tables=[
             MeasuredTable("costs", list(_average(used)), title="Mean cost of an episode"),
-            MeasuredTable("savings", savings, SAVINGS, title="What caching saves (warm against none)"),
+            MeasuredTable("savings", savings, SAVINGS, title="What caching saves (against none)"),
         ],
         facts={"blocks": costs},
         notes=notes,
     )
 
 
-def _list_blocks(run: RunData, setup: Setup, levels: Sequence[int]) -> Iterator[Block]:
+def refuse_repeats(runs: Sequence[RunData]) -> None:
+    """Raise `InvalidConfig` if two runs have one environment, method and seed: they are no two seeds."""
+    found = dict[tuple[str, str, int], RunData]()
+    for run in runs:
+        condition = identify_condition(run.settings).by_column
+        first = found.setdefault((condition["env"], condition["method"], run.settings.run.seed), run)
+        if first is not run:
+            raise InvalidConfig(
+                f"{first.path} and {run.path} have one environment, method and seed"
+                f" ({run.settings.run.seed}): name one of them"
+            )
+
+
+def list_blocks(run: RunData, setup: Setup, levels: Sequence[int]) -> Iterator[Block]:
     """Yield the blocks of a run: its first and its last evaluation, at each level."""
-    points = sorted({row.checkpoint for row in run.rows if row.checkpoint is not None})
+    points = sorted({row.checkpoint for row in run.rows if row.phase == "test"})
     if len(points) < 2:
         raise InvalidConfig(f"{run.path} has evaluations at {len(points)} checkpoints, and two are needed")
     for checkpoint in (points[0], points[-1]):
@@ -252,27 +262,32 @@ def _average(costs: Sequence[BlockCost]) -> Iterator[dict[str, object]]:
 
 
 def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, Any]]:
-    """Yield what caching saves before and after learning, `SAVINGS` by condition, level and last checkpoint.
+    """Yield what each cache saves before and after learning, `SAVINGS` by condition, level, cost, cache and
+    last checkpoint.
 
-    A saving is 1 - warm / none, in engine seconds of a run's checkpoint; `by_run` has both of each run. The
-    change over learning is paired within a run, with its t interval over runs (seeds); one run has none.
+    A saving is 1 - `warm` / `none`, or 1 - `within` / `none`, in one of `COSTS` of a run's checkpoint;
+    `by_run` has both of each run. Unmeasured costs have no row. The change over learning is paired
+    within a run, with its t interval over runs (seeds); one run has none.
     """
     import pandas
 
     if not costs:
         return
     keys = ["environment", "method", "in_flight", "run"]
-    seconds = _frame(costs).groupby([*keys, "checkpoint", "treatment"])["seconds"].mean().unstack()
-    seconds = seconds.reindex(columns=["warm", "none"])
-    savings = (1 - seconds["warm"] / seconds["none"]).dropna().rename("saving").reset_index("checkpoint")
-    ends = savings.groupby(keys).agg(["first", "last", "size"])
-    ends = ends[ends["saving", "size"] > 1]
-    groups: Any = ends.groupby([*keys[:-1], ends["checkpoint", "last"]])
-    for names, own in groups:
-        before, after = own["saving", "first"], own["saving", "last"]
-        pairs = after - before
-        change = estimate_mean({number: pandas.Series([pair]) for number, pair in enumerate(pairs)})
-        low, high = change.ends if change and change.ends else (None, None)
-        means = (float(column.mean()) for column in (before, after, pairs))
-        row = dict(zip(SAVINGS, (*names, len(own), *means, low, high), strict=True))
-        yield row | {"by_run": [*zip(before.tolist(), after.tolist(), strict=True)]}
+    means = _frame(costs).groupby([*keys, "checkpoint", "treatment"])[[*COSTS]].mean().unstack()
+    caches = [(cost, cache) for cost in COSTS for cache in get_args(Treatment) if cache != "none"]
+    for cost, cache in caches:
+        measured = means[cost].reindex(columns=[cache, "none"])
+        savings = (1 - measured[cache] / measured["none"]).dropna().rename("saving").reset_index("checkpoint")
+        ends = savings.groupby(keys).agg(["first", "last", "size"])
+        ends = ends[ends["saving", "size"] > 1]
+        groups: Any = ends.groupby([*keys[:-1], ends["checkpoint", "last"]])
+        for (*names, rollouts), own in groups:
+            before, after = own["saving", "first"], own["saving", "last"]
+            pairs = after - before
+            change = estimate_mean({number: pandas.Series([pair]) for number, pair in enumerate(pairs)})
+            low, high = change.ends if change and change.ends else (None, None)
+            averages = (float(column.mean()) for column in (before, after, pairs))
+            values = (*names, cost, cache, rollouts, len(own), *averages, low, high)
+            row = dict(zip(SAVINGS, values, strict=True))
+            yield row | {"by_run": [*zip(before.tolist(), after.tolist(), strict=True)]}

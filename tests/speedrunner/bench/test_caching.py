@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import msgspec
 import pandas
 import pytest
 
-from speedrunner.bench.caching import BlockCost, Treatment, compare_savings
+from speedrunner.bench.caching import BlockCost, Treatment, compare_savings, list_blocks, refuse_repeats
 from speedrunner.bench.caching_files import caching_files
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.store.run_data import load
+from tests.speedrunner.results.small_runs import SmallRun
 
 
 def cost(run: str, checkpoint: int, treatment: Treatment, seconds: float) -> BlockCost:
@@ -42,6 +46,45 @@ def test_a_run_without_one_of_its_checkpoints_is_left_out() -> None:
     (row,) = compare_savings([*run_of("a/seed0", 6, 10, 8, 10), *run_of("b/seed0", 4, 10)])
     assert (row["runs"], row["low"]) == (1, None)
     assert list(compare_savings(run_of("b/seed0", 4, 10))) == []
+
+
+def test_each_cost_and_cache_has_its_row_if_it_was_measured() -> None:
+    costs = [
+        msgspec.structs.replace(cost("a/seed0", point, kind, 10), joules=joules)
+        for point in (0, 40)
+        for kind, joules in (("warm", 2.0), ("within", 4.0 + point / 10), ("none", 10.0))
+    ]
+    found = {(row["cost"], row["cache"]): (row["before"], row["after"]) for row in compare_savings(costs)}
+    assert found == {
+        ("seconds", "warm"): (0, 0),
+        ("seconds", "within"): (0, 0),
+        ("joules", "warm"): pytest.approx((0.8, 0.8)),
+        ("joules", "within"): pytest.approx((0.6, 0.2)),
+    }
+
+
+def test_blocks_are_the_first_and_the_last_evaluation_and_not_a_later_batch(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run", run={"eval_every": 4, "rollouts": 8})
+    for policy in range(4):
+        run.policy(policy, {})
+    run.test(0, 0, [0.0, 0.5])
+    for policy in range(4):  # the last two batches after 4 and 6 rollouts
+        run.train(policy, [None], [None])
+    run.test(4, 2, [0.5, 1.0])
+    blocks = [*list_blocks(load(run.path), None, [8])]  # type: ignore[arg-type]
+    assert [(block.checkpoint, len(block.episodes)) for block in blocks] == [(0, 2), (4, 2)]
+
+
+def test_two_runs_of_one_condition_and_seed_are_refused(tmp_path: Path) -> None:
+    def stored(name: str, seed: int) -> SmallRun:
+        run = SmallRun(tmp_path / name, run={"seed": seed})
+        run.policy(0, {})
+        return run
+
+    runs = [load(stored(name, seed).path) for name, seed in (("a", 0), ("b", 1), ("c", 0))]
+    refuse_repeats(runs[:2])
+    with pytest.raises(InvalidConfig, match=r"/a and .*/c have one environment, method and seed \(0\)"):
+        refuse_repeats(runs)
 
 
 def test_files_have_the_table_and_each_run_in_the_figure() -> None:
