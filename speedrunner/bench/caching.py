@@ -274,11 +274,12 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, Any]]:
     if not costs:
         return
     keys = ["environment", "method", "in_flight", "run"]
-    means = _frame(costs).groupby([*keys, "checkpoint", "treatment"])[[*COSTS]].mean().unstack()
+    means: Any = _frame(costs).groupby([*keys, "checkpoint", "treatment"])[[*COSTS]].mean().unstack()
+    means = means.reindex(columns=pandas.MultiIndex.from_product([COSTS, get_args(Treatment)]))
     caches = [(cost, cache) for cost in COSTS for cache in get_args(Treatment) if cache != "none"]
     for cost, cache in caches:
-        measured = means[cost].reindex(columns=[cache, "none"])
-        savings = (1 - measured[cache] / measured["none"]).dropna().rename("saving").reset_index("checkpoint")
+        share = means[cost, cache] / means[cost, "none"]
+        savings = (1 - share).dropna().rename("saving").reset_index("checkpoint")
         ends = savings.groupby(keys).agg(["first", "last", "size"])
         ends = ends[ends["saving", "size"] > 1]
         groups: Any = ends.groupby([*keys[:-1], ends["checkpoint", "last"]])
