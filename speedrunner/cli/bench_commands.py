@@ -13,7 +13,6 @@ from serving.gpu_check import require_gpus
 from serving.sizing import fit
 from speedrunner.bench import measurement
 from speedrunner.bench.caching import measure_caching
-from speedrunner.bench.caching_files import caching_files
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.forced_answers import compare_run
 from speedrunner.bench.gpu.steps import describe_environment, play_steps, steps_of
@@ -21,6 +20,7 @@ from speedrunner.bench.measurement import Measurement, as_text
 from speedrunner.bench.probes import measure_cache, measure_tools
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.bench.token_costs import measure_units, summarize
+from speedrunner.cli.caching_files import caching_files
 from speedrunner.cli.command import AsJson, EngineOverrides, RunPath, Trust, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.compose import compose

@@ -40,7 +40,7 @@ ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")  # an orphan
 show_python()
 compose([WORLD, *SCHEDULE[1:]])
-_load_tokenizer(bundled_folder("tiny-random"), None).first_prompt([{"role": "user", "content": ""}], [])
+_load_tokenizer(bundled_folder("tiny-random")).first_prompt([{"role": "user", "content": ""}], [])
 for package in ("speedrunner.agents", "speedrunner.methods", "speedrunner.methods.speedrunner"):
     for name in _environment(package).list_templates(["jinja"]):
         _environment(package).get_template(name)
