@@ -21,6 +21,8 @@ from speedrunner.store.records import Process
 
 SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every")
 MAX_CALLS = "model.actor.max_calls"
+ISOLATION = "sandbox.kind"
+"""Depends on what a machine allows; skills do the same under each."""
 
 
 @cache
@@ -42,7 +44,7 @@ def list_other_settings(config: Config, processes: Sequence[Process] = ()) -> li
     return [
         f"{key}={as_written(own.get(key))}, not {as_written(experiment.get(key))}"
         for key in {**experiment, **own}
-        if own.get(key) != experiment.get(key) and not (evaluates and key in SCHEDULE)
+        if key != ISOLATION and own.get(key) != experiment.get(key) and not (evaluates and key in SCHEDULE)
     ]
 
 

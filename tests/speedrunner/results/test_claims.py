@@ -276,6 +276,7 @@ class TestRuns:
             ("model.load_format=dummy", "model.load_format=dummy, not auto"),
             ("model.actor.thinking_tokens=64", None),  # of another condition
             ("run.in_flight=2", None),  # changes no result
+            ("sandbox.kind=rlimits", None),
         ],
     )
     def test_a_run_counts_only_with_the_defaults_of_what_changes_results(
