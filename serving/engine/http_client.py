@@ -127,7 +127,10 @@ class HttpClient:
             raise HttpError(" ".join(words.split())[:500] or type(error).__name__) from None
 
     def _hide_key(self, words: bytes) -> bytes:
-        return words.replace(self._secret, b"(the API key)") if self._secret else words
+        if self._secret:
+            for form in (self._secret, self._secret.replace(b"/", rb"\/")):  # as some servers write JSON
+                words = words.replace(form, b"(the API key)")
+        return words
 
     async def close(self) -> None:
         """Close all connections."""
