@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -152,7 +153,10 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
 
 def count_listeners(endpoint: Endpoint) -> int:
     """Return how many servers of this machine listen on a Unix socket's path. A server takes a path over from
-    another one without a word."""
-    sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
+    another one without a word. It is 0 for another kind of address, or if the system does not say."""
+    sockets = list[str]()
+    if endpoint.socket:
+        with suppress(OSError):
+            sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
     path = f" {endpoint.socket}"
-    return sum(line.split()[3] == "00010000" for line in sockets if endpoint.socket and line.endswith(path))
+    return sum(line.split()[3] == "00010000" for line in sockets if line.endswith(path))
