@@ -33,7 +33,8 @@ PASSED = re.compile(
     re.DOTALL,
 )
 """Variables of the shell that reach a job. Slurm's own would change its size or its step: an interactive job
-exports its memory, tasks and binding, for example. The user's defaults for place and account stay."""
+exports its memory, tasks and binding, for example. The user's defaults for place and account stay, except for
+options that the script sets: Slurm would prefer the variable."""
 
 SAME_REQUEST = {
     "mem": r"mem|mem-per-cpu|mem-per-gpu",
@@ -145,7 +146,13 @@ def submit(array: Array, root: Path) -> list[JobPart]:
     with explain_errors(root, "made"):
         root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     make_folder(logs)
-    environment = {name: value for name, value in os.environ.items() if PASSED.fullmatch(name)}
+    options = re.findall(r"^#SBATCH --([\w-]+)", array.script, re.MULTILINE)
+    is_set = re.compile(rf"(SLURM|SBATCH)_({'|'.join(options)})", re.IGNORECASE)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if PASSED.fullmatch(name) and not is_set.fullmatch(name)
+    }
     try:
         submitted = run_slurm("sbatch", "--parsable", text=array.script, environment=environment)
     except SlurmRefused as error:

@@ -364,6 +364,15 @@ class TestSubmitting:
         programs.mkdir()
         (programs / "sbatch").write_text("#!/bin/sh\nexport > variables\necho 12\n")
         (programs / "sbatch").chmod(0o700)
-        printed(*self.GIVEN)
-        passed = (folder / "variables").read_text()
-        assert [name for name in (*session, *own) if f" {name}=" in passed] == list(own)
+
+        def passed(*site: str) -> list[str]:
+            printed(*self.GIVEN, *site)
+            variables = (folder / "variables").read_text()
+            return [name for name in (*session, *own) if f" {name}=" in variables]
+
+        assert passed() == list(own)
+        shutil.rmtree(folder / "out")
+        assert passed("cluster.partition=a100", "cluster.options=[--account=lab]") == [
+            "SLURM_CONF",
+            "HF_HOME",
+        ]
