@@ -7,15 +7,12 @@ Without this module, the grammar would force valid calls of tools that the model
 from __future__ import annotations
 
 import re
-import resource
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
+from itertools import product
 from typing import Any
 
+from serving.child_answer import answer_in_child
 from serving.errors import InvalidModelConfig
 from serving.tokens.formats import Frame, ToolFormat
 from serving.tokens.grammar import dumps
@@ -42,7 +39,7 @@ REASONING = "Reason in plain text before each call, in at most {tokens} tokens."
 """The sentence for a model without thinking."""
 
 RENDER_S, RENDER_BYTES, RENDER_CHARACTERS = 10.0, 2**30, 2**20
-"""Most time, memory and text of a short conversation: a template may loop without end."""
+"""Most time and memory of all short conversations, and text of each: a template may loop without end."""
 
 _PROBE = ToolSpec(
     "zqtool",
@@ -64,28 +61,6 @@ def _three_turns(answer: str) -> Messages:
     return [{"role": role, "content": text} for role, text in turns]
 
 
-@contextmanager
-def _limits() -> Iterator[None]:
-    """Raise `TimeoutError` or `MemoryError` in Python code that exceeds the limits of time and memory."""
-    deadline = time.monotonic() + RENDER_S
-
-    def watch(*event: object) -> Callable[..., Any]:
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        return watch
-
-    traced, (soft, hard) = sys.gettrace(), resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + RENDER_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most if soft < 0 else min(most, soft), hard))
-    sys.settrace(watch)
-    try:
-        yield
-    finally:
-        sys.settrace(traced)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
 class ChatTemplate:
     """One chat template.
 
@@ -102,22 +77,28 @@ class ChatTemplate:
         self.eos = eos
 
     def check_limits(self) -> None:
-        """Raise `InvalidModelConfig` if short conversations take too much time, memory or text."""
-        system = {"role": "system", "content": _ANSWER}
-        for messages, tools in (
-            ([system, *_three_turns(_ANSWER)], [_PROBE.openai]),
-            (_three_turns(_ANSWER), []),
-        ):
+        """Raise `InvalidModelConfig` if short conversations take too much time, memory or text.
+
+        A child process renders them: a loop inside one expression cannot be interrupted.
+        """
+        if answer_in_child(self._try_short_conversations, RENDER_S, RENDER_BYTES) != b"fits":
+            raise InvalidModelConfig(
+                f"the chat template takes more than {RENDER_S:g} s, {RENDER_BYTES >> 20} MiB of memory or"
+                f" {RENDER_CHARACTERS:,} characters for conversations of at most 4 short messages"
+            )
+
+    def _try_short_conversations(self) -> bytes:
+        """Return `fits` if no conversation of 1 to 4 messages is too large."""
+        system, turns = [{"role": "system", "content": _ANSWER}], _three_turns(_ANSWER)
+        conversations = (turns[:1], system + turns[:1], turns, system + turns)
+        for messages, tools, open_turn in product(conversations, ([], [_PROBE.openai]), (True, False)):
             try:
-                with _limits():
-                    is_large = len(self.render(messages, tools, True)) > RENDER_CHARACTERS
+                if len(self.render(messages, tools, open_turn)) > RENDER_CHARACTERS:
+                    return b"too large"
             except InvalidModelConfig as error:
-                is_large = isinstance(error.__cause__, TimeoutError | MemoryError)
-            if is_large:
-                raise InvalidModelConfig(
-                    f"the chat template takes more than {RENDER_S:g} s, {RENDER_BYTES >> 20} MiB of memory or"
-                    f" {RENDER_CHARACTERS:,} characters for {len(messages)} short messages"
-                )
+                if isinstance(error.__cause__, MemoryError):
+                    return b"too large"
+        return b"fits"
 
     @cached_property
     def answer_header(self) -> str:
