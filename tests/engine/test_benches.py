@@ -115,9 +115,9 @@ def test_a_cached_token_costs_less_than_an_uncached_one(
         assert unit["output"] == unit["requests"] * (64 if unit["kind"] == "output" else 1)
         assert (unit["cached"] > 0.7 * prompt) == (unit["kind"] != "uncached")
     file = out / f"measured-{model}.yaml"
-    (level,) = read_yaml_file(file)["measured"]["levels"]
-    seconds = level["seconds"]
-    assert 0 <= seconds["cached"]["value"] < seconds["uncached"]["value"] / 3
+    for level in read_yaml_file(file)["measured"]["levels"]:
+        seconds = level["seconds"]
+        assert 0 <= seconds["cached"]["value"] < seconds["uncached"]["value"] / 3
 
     short = ("run.test_episodes=2", f"serving.url={vllm_endpoint}", f"run.dir={run}")
     played = in_process("run", *RING, *short, f"prices={file}")
