@@ -217,11 +217,17 @@ class Ledger:
 
     @classmethod
     def of(cls, run: RunData) -> Ledger:
-        """Add up a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, and for a
-        damaged sleep: sleeps record which requests were wasted and which policies share a prefix."""
+        """Add up a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, if a row
+        has more reasoning than generated tokens, and for a damaged sleep: sleeps record which requests were
+        wasted and which policies share a prefix."""
         columns = run.columns
         if run.episodes and not len(columns.kind):
             raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
+        tokens = columns.usage
+        for row in (tokens.reasoning > tokens.completion).nonzero()[0][:1]:
+            counts = f"{tokens.reasoning[row]} reasoning tokens of {tokens.completion[row]} generated"
+            what = f"line {row + 1} has {counts}, which older versions recorded: play the run again"
+            raise RunDirectoryError(f"{run.files.requests}, {what}")
         group = 2 * columns.kind + columns.wasted
         prefixes: dict[int | None, int] = {}
         for number, prefix in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):

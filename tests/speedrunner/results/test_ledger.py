@@ -11,6 +11,7 @@ from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.results.ledger import Classes, Ledger, RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook, busy_seconds
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.results.ledgers import BY_TOKEN, ROWS, row, stored
 
 
@@ -59,6 +60,12 @@ def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> N
 def answers(*spans: tuple[float, float]) -> list[LedgerRow]:
     """Answered requests from begin to end."""
     return [msgspec.structs.replace(row(end, Usage(1, 0, 1)), seconds=end - begin) for begin, end in spans]
+
+
+def test_more_reasoning_than_generated_tokens_is_refused(tmp_path: Path) -> None:
+    run = stored(tmp_path, [row(1.0, Usage(9, 0, 2, 2)), row(2.0, Usage(9, 0, 1, 51))])
+    with pytest.raises(RunDirectoryError, match=r"requests\.jsonl, line 2 has 51 reasoning tokens of 1 gen"):
+        Ledger.of(run)
 
 
 @pytest.mark.parametrize(
