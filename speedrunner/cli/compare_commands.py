@@ -131,10 +131,7 @@ def cost(
             say("", *checkpoint_lines({"": points}), "")
             say(checkpoint_notes(points, [one.book]))
         if repaid := break_even([checkpoints]):
-            say(
-                f"Break-even: the sleeps cost {repaid.spent:.6f} USD, and an episode costs {repaid.saved:.6f}"
-                f" USD less than at the first checkpoint. Test episodes until they are repaid: {repaid}."
-            )
+            say(repaid.describe())
         say("", *list_costly(run))
         measured = one if cache_rule == "engine" else run_costs(run, one.book.by_rule("engine"))
         say(*engine_check(one.book, measured.total.usd, run.processes))

@@ -52,6 +52,15 @@ class BreakEven(Struct, frozen=True):
             f"from {self.low:.0f})" if self.high is None else f"{self.low:.0f} to {self.high:.0f})"
         )
 
+    def describe(self) -> str:
+        """Return a line of text about one run."""
+        costs = f"Break-even: the sleeps cost {self.spent:.6f} USD, and an episode costs"
+        if self.saved > 0:
+            less = f"{self.saved:.6f} USD less than at the first checkpoint"
+            return f"{costs} {less}. Test episodes until they are repaid: {self}."
+        change = f"{-self.saved:.6f} USD more than" if self.saved else "as much as"
+        return f"{costs} {change} at the first checkpoint, so they are never repaid."
+
 
 def break_even(runs: Iterable[pandas.DataFrame], rule: RuleName = "engine") -> BreakEven | None:
     """Return when the sleeps of runs are repaid; `None` if they have no sleeps, prices or second checkpoint.

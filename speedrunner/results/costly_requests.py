@@ -17,12 +17,13 @@ COUNT = 5
 
 def list_costly(run: RunData, count: int = COUNT) -> list[str]:
     """Return a line with the share of the run's uncached prompt tokens that a few requests have, and one for
-    each of these: its turn, and the reason. None without uncached tokens."""
+    each of these: its number among those of its role in the episode, and the reason. None without uncached
+    tokens."""
     rows = frame_requests(run, PriceBook(OWN, None))
     rows = rows[rows["usage_prompt"].notna()]
     rows["uncached"] = rows["usage_prompt"] - rows["usage_cached"]
-    conversation = ["labels_episode", "labels_attempt", "labels_role", "labels_policy"]
-    rows["turn"] = rows.groupby(conversation, dropna=False).cumcount() + 1
+    labels = ["labels_episode", "labels_attempt", "labels_role", "labels_policy"]
+    rows["number"] = rows.groupby(labels, dropna=False).cumcount() + 1
     top, total = rows.nlargest(count, "uncached"), int(rows["uncached"].sum())
     if not total:
         return []
@@ -32,7 +33,7 @@ def list_costly(run: RunData, count: int = COUNT) -> list[str]:
     for row in list_rows(top):
         where = " ".join(filter(None, (row["labels_episode"], row["labels_role"])))
         tokens = f"{row['uncached']} of {row['usage_prompt']} prompt tokens uncached"
-        lines.append(f"  {where}, turn {row['turn']}: {tokens}: {_explain(row, changes)}")
+        lines.append(f"  {where}, request {row['number']}: {tokens}: {_explain(row, changes)}")
     return lines
 
 
@@ -49,6 +50,6 @@ def _explain(row: Mapping[str, Any], changes: Mapping[int, PrefixChange]) -> str
         kept = change.before - change.lost
         left = f"which left {kept} of {change.before} tokens of the prefix"
         return f"the edits of sleep {row['labels_policy']}, {left}"
-    if row["labels_role"] == WARM_UP or row["turn"] == 1 or not row["cacheable"]:
+    if row["labels_role"] == WARM_UP or row["number"] == 1 or not row["cacheable"]:
         return "the first prompt of a conversation"
     return "new text since the turn before"

@@ -8,7 +8,7 @@ import numpy
 import pytest
 from pandas import DataFrame
 
-from speedrunner.results.break_even import break_even, break_even_table
+from speedrunner.results.break_even import BreakEven, break_even, break_even_table
 from speedrunner.results.conditions import group_runs
 from tests.speedrunner.results.summaries import checkpoint, summary
 
@@ -75,4 +75,14 @@ def test_the_table_has_each_cache_rule() -> None:
     table = break_even_table(group_runs(runs)[0])
     assert [(row[3], row[4], round(row[7] or 0)) for row in table.rows] == [
         (rule, 2, 50) for rule in ("engine", "cold", "provider")
+    ]
+
+
+def test_sleeps_that_save_nothing_are_described_as_never_repaid() -> None:
+    texts = [BreakEven(0.5, saved, None, None, None, 1).describe() for saved in (0.0, -0.002004)]
+    texts.append(BreakEven(0.5, 0.002, 250.0, None, None, 1).describe())
+    assert [text.partition("an episode costs ")[2] for text in texts] == [
+        "as much as at the first checkpoint, so they are never repaid.",
+        "0.002004 USD more than at the first checkpoint, so they are never repaid.",
+        "0.002000 USD less than at the first checkpoint. Test episodes until they are repaid: 250.",
     ]

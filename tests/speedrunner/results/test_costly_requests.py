@@ -31,12 +31,13 @@ def test_each_is_explained_by_its_turn_an_edit_or_an_eviction(tmp_path: Path) ->
             directory.append_request(request)
     assert list_costly(load(run.path), 4) == [
         "4 of 5 requests have 100% of the uncached prompt tokens:",
-        "  train/0000 actor, turn 3: 2400 of 2600 prompt tokens uncached: eviction, 2300 tokens that an"
+        "  train/0000 actor, request 3: 2400 of 2600 prompt tokens uncached: eviction, 2300 tokens that an"
         " earlier request had left were gone",
-        "  train/0000 actor, turn 1: 700 of 1900 prompt tokens uncached: the first prompt of a conversation",
-        "  train/0000 actor, turn 2: 600 of 2500 prompt tokens uncached: new text since the turn before",
-        "  prefix_warm_up, turn 1: 400 of 1200 prompt tokens uncached: the edits of sleep 1, which left 800"
-        " of 1000 tokens of the prefix",
+        "  train/0000 actor, request 1: 700 of 1900 prompt tokens uncached: the first prompt of a"
+        " conversation",
+        "  train/0000 actor, request 2: 600 of 2500 prompt tokens uncached: new text since the turn before",
+        "  prefix_warm_up, request 1: 400 of 1200 prompt tokens uncached: the edits of sleep 1, which left"
+        " 800 of 1000 tokens of the prefix",
     ]
 
 
