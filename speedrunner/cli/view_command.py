@@ -45,7 +45,7 @@ def view(
             count, problems = write_pages(site, static, status)
         say(f"{count_of(count, 'page')}: open {static / 'index.html'}")
         for path, problem in problems.items():
-            say_error(f"error: {path} could not be written: {problem}")
+            say_error(f"error: {path} was left out: {problem}")
         raise typer.Exit(1 if problems else 0)
     listener, token = listen(port), secrets.token_urlsafe(16)
     first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""
