@@ -42,7 +42,7 @@ from speedrunner.results.pricing import price_caveats, price_list
 from speedrunner.results.run_result import RunResult, note_silent_sleeps, read_or_describe
 from speedrunner.results.tables import make_tables
 from speedrunner.results.unseen import unseen_table
-from speedrunner.results.writing import Table
+from speedrunner.results.writing import Table, caption
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.process_notes import has_caveat, process_lines
@@ -66,7 +66,7 @@ class Collected:
         judged: the paper's claims with their verdicts.
         tables: all tables.
         notes: runs that are left out because another one has their condition and seed, other limits, what
-            does not count for claims, and whether the analysis equals its plan.
+            does not count for claims, Crafter's worlds, and whether the analysis equals its plan.
         caveats: notes on the results from the model configs, measured prices and silent sleeps.
         problems: runs and files that could not be read, a line each.
     """
@@ -120,11 +120,17 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         notes=[
             *notes,
             *note_left_out(conditions),
+            *note_worlds(runs),
             *compare_plans(runs, judged, prices),
         ],
         caveats=sorted(caveats),
         problems=problems,
     )
+
+
+def note_worlds(runs: Sequence[RunResult]) -> list[str]:
+    """Return a line on Crafter's worlds without a diamond; none without a run of Crafter."""
+    return [caption("crafter")] * any(run.condition.env.name == "crafter" for run in runs)
 
 
 def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:

@@ -65,6 +65,18 @@ def test_tables_have_these_columns_and_figures(tmp_path: Path, golden: Callable[
     golden("tables.txt", text.replace(str(tmp_path), "RUNS"))
 
 
+def test_crafter_has_a_note_on_worlds_without_a_diamond(tmp_path: Path) -> None:
+    def notes(env: str) -> list[str]:
+        run = SmallRun(tmp_path / env / "run", env={"name": env, "num_dists": None})
+        run.policy(0, {})
+        run.test(0, 0, [0.5, 0.25], [None])
+        return [note for note in collect([tmp_path / env], None, lambda _: None).notes if "diamond" in note]
+
+    (note,) = notes("crafter")
+    assert "2, 1 and 1 of the 30 test worlds of seeds 0, 1 and 2" in note
+    assert notes("scienceworld") == []
+
+
 def page_of(*runs: RunResult, tables: Sequence[Table] | None = None, text: str = "") -> str:
     """The page of some runs; `text` is its title and all that is said of them."""
     groups, _ = group_runs(runs)
