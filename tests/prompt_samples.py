@@ -182,7 +182,9 @@ class Samples:
         with RunDirectory.open_for_writing(self.folder.with_name(f"{self.folder.name}_next")) as run:
             run.write_config(f"env:\n  name: {self.env.name}\n  description: full\n")
             run.carry_history(load(self.folder / "run"), 1)
-            run.append_trajectory("train", 0, self._episode(0, solved=True))
+            newest = self._episode(0, solved=True)
+            run.append_trajectory("train", 0, newest)
+            run.append_episode(summarize_episode(newest, "train", 0))
             self.carried = History(run.read())
 
     def library(self, skills: int) -> Library:

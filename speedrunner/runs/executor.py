@@ -262,7 +262,7 @@ class Executor:
     async def _learn_after(self, step: Sleep, run: RunData, steps: Sequence[SleepStep]) -> None:
         """Sleep, after the steps that are in the journal already."""
         policy = self.directory.policies.load(step.number - 1)
-        history = History(run, self.method.sees)
+        history = History(run, self.method.sees, self.directory.history_copies)
         name = sleep_key(step.number)
         attempt = steps[0].attempt if steps else self._next_attempt(name)
 
@@ -280,7 +280,7 @@ class Executor:
             async with self.pool.worker() as worker, self.slots or nullcontext():
                 return await play_episode(self.actor, episode, spec, worker, labels)
 
-        tasks = trained_tasks(run.episodes) if self.method.replays else ()
+        tasks = trained_tasks(run.rows) if self.method.replays else ()
         tools = SleepTools(self.method, self.actor, step.number, labels, journal, tasks, play)
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:

@@ -18,9 +18,6 @@ earlier sleeps have 0 or less.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -42,7 +39,7 @@ Sees = Literal["score", "detail"]
 figures too, such as ScienceWorld's raw score or Crafter's unlocked achievements."""
 
 FOLDERS = ("trajectories", "policies", "sleeps")
-"""Folders of `History.files`."""
+"""Folders of one run in a history."""
 
 Json = dict[str, Any]
 
@@ -74,11 +71,13 @@ class History:
 
     Args:
         sees: what the method may see of outcomes.
+        copies: folder of the copies for code, which the caller removes. Later sleeps of one process add to
+            it, so it must be new for each process.
     """
 
-    def __init__(self, run: RunData, sees: Sees = "score") -> None:
+    def __init__(self, run: RunData, sees: Sees = "score", copies: Path | None = None) -> None:
         self.sees = sees
-        self._run = run
+        self._copies = copies or files.temporary_name(run.path / "history")
         shift, parts = 0, [(run, 0)]
         for earlier in reversed(carried_runs(run)):
             shift -= next_start(earlier)
@@ -110,12 +109,17 @@ class History:
         shown = (self._shown(trajectory, part.shift) for trajectory in played)
         return sorted(shown, key=lambda trajectory: trajectory.episode)
 
-    def sleeps(self, before: int) -> list[SleepRecord]:
-        """Return the sleeps with a number below `before`, ascending; a repeated sleep still has its old
-        record. Those of earlier runs have numbers of 0 or less.
+    def sleeps(self, before: int, most: int) -> list[SleepRecord]:
+        """Return the newest sleeps with a number below `before`, at most `most`, ascending; a repeated sleep
+        still has its old record. Those of earlier runs have numbers of 0 or less.
         """
-        records = (record for part in self.parts for record in self._sleeps(part))
-        return [record for record in records if record.sleep < before]
+        numbers = [
+            (part, number)
+            for part in self.parts
+            for number in part.run.files.numbers("sleep")
+            if number + part.shift < before
+        ]
+        return [self._shown_sleep(part, number) for part, number in numbers[-most:]]
 
     def means(self, batch: int) -> tuple[float, float] | None:
         """Return the mean score and LLM calls of a batch's scored episodes; `None` without any."""
@@ -132,67 +136,70 @@ class History:
 
     def count(self) -> int:
         """Return the number of finished training episodes, without decoding their texts."""
-        return sum(part.run.count("train") for part in self.parts)
+        *earlier, own = self.parts
+        played = sum(row.phase == "train" for row in own.run.rows)
+        return played + sum(part.run.count("train") for part in earlier)  # they have no rows
 
-    @contextmanager
-    def files(self) -> Iterator[dict[str, Path]]:
-        """Yield the folders `trajectories`, `policies` and `sleeps`, for code that reads the files.
+    def files(self) -> dict[str, Path]:
+        """Return the folders `trajectories`, `policies` and `sleeps`, for code that reads the files.
 
-        They are copies in the run's directory that contain only what the learner may see. They are removed at
-        the end.
+        They are copies in the run's directory that contain only what the learner may see. Batches, policies
+        and records before the running sleep never change, so only the new ones are copied at each sleep.
 
         Raises `StorageError`: the run cannot be read, or the disk refuses the copies.
         """
-        folder = files.temporary_name(self._run.path / "history")
-        folders = {name: folder / name for name in FOLDERS}
-        try:
-            with files.explain_errors(folder, "written"):
-                shutil.rmtree(folder, ignore_errors=True)
-                for new in (folder, *folders.values()):
-                    files.make_folder(new)
-                for part in self.parts:
-                    self._write(part, folder)
-            yield folders
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        folders = {name: self._copies / name for name in FOLDERS}
+        with files.explain_errors(self._copies, "written"):
+            for new in (self._copies, *folders.values()):
+                files.make_folder(new)
+            for part in self.parts:
+                self._write(part)
+        return folders
 
-    def _sleeps(self, part: Part) -> Iterator[SleepRecord]:
-        for record in part.run.sleeps:
-            episodes = [self._shown(episode, part.shift) for episode in record.episodes]
-            yield msgspec.structs.replace(record, sleep=record.sleep + part.shift, episodes=episodes)
+    def _shown_sleep(self, part: Part, number: int) -> SleepRecord:
+        record = part.run.read_sleep(number)
+        episodes = [self._shown(episode, part.shift) for episode in record.episodes]
+        return msgspec.structs.replace(record, sleep=record.sleep + part.shift, episodes=episodes)
 
     def _shown(self, trajectory: Trajectory, shift: int) -> Trajectory:
         outcome = visible_outcome(trajectory.outcome, self.sees)
         return msgspec.structs.replace(trajectory, policy=trajectory.policy + shift, outcome=outcome)
 
-    def _write(self, part: Part, folder: Path) -> None:
-        """Write one run's part into the folders, with its numbers in the whole history."""
+    def _write(self, part: Part) -> None:
+        """Write what is missing of one run's part, with its numbers in the whole history."""
         run, shift = part.run, part.shift
+        versions = run.policies.versions()
         names = {"environment": part.environment} if len(self.parts) > 1 else {}
         for number in run.batches():
             source = run.files.numbered("train", number)
-            lines = [
-                self._show_text(line, part, f"{source}, line {place},", names) + b"\n"
-                for place, _, line in json_records.iterate_lines(source)
-            ]
-            (folder / f"trajectories/batch_{number + shift:04d}.jsonl").write_bytes(b"".join(lines))
-        for version in run.policies.versions():
-            target = folder / f"policies/v{version + shift:04d}"
-            copy_policy(run, version, target)
-            if shift:
-                index = run.policies.index(version)
-                (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
+            target = self._copies / f"trajectories/batch_{number + shift:04d}.jsonl"
+            if not target.exists():
+                lines = [
+                    self._show_text(line, part, f"{source}, line {place},", names) + b"\n"
+                    for place, _, line in json_records.iterate_lines(source)
+                ]
+                target.write_bytes(b"".join(lines))
+        for version in versions:
+            target = self._copies / f"policies/v{version + shift:04d}"
+            if not target.exists():
+                copy_policy(run, version, target)
+                if shift:
+                    index = run.policies.index(version)
+                    (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
         for number in run.files.numbers("sleep"):
             source = run.files.numbered("sleep", number)
-            record = json_records.read_json(source)
-            episodes = [msgspec.json.encode(episode) for episode in record["attempts"]]
-            shown = [self._show_text(episode, part, str(source), names) for episode in episodes]
-            record |= {"sleep": number + shift, "attempts": [*map(msgspec.Raw, shown)], **names}
-            (folder / f"sleeps/{number + shift:04d}.json").write_bytes(msgspec.json.encode(record))
+            target = self._copies / f"sleeps/{number + shift:04d}.json"
+            # A killed attempt at the running sleep may have left a record, which will be replaced.
+            if not target.exists() and (shift or number in versions):
+                record = json_records.read_json(source)
+                episodes = [msgspec.json.encode(episode) for episode in record["attempts"]]
+                shown = [self._show_text(episode, part, str(source), names) for episode in episodes]
+                record |= {"sleep": number + shift, "attempts": [*map(msgspec.Raw, shown)], **names}
+                target.write_bytes(msgspec.json.encode(record))
 
     def _show_text(self, line: bytes, part: Part, where: str, names: Json) -> bytes:
         """Return the JSON of an episode as the learner may see it; an outcome has no detail if it sees the
-        score alone. Other fields are copied undecoded: a run's whole history is written at each sleep.
+        score alone. Other fields are copied undecoded.
         """
         try:
             fields: Json = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
@@ -264,7 +271,7 @@ def copy_policy(run: RunData, version: int, target: Path) -> None:
 
 def _copy(run: RunData, version: int, target: Path) -> None:
     """Copy the configuration, and the batches, policies and sleeps before a policy version, as they are."""
-    for folder in (target, *(target / name for name in ("trajectories", "policies", "sleeps"))):
+    for folder in (target, *(target / name for name in FOLDERS)):
         files.make_folder(folder)
     batches = [run.files.numbered("train", batch) for batch in run.batches() if batch < version]
     sleeps = [run.files.numbered("sleep", sleep) for sleep in run.files.numbers("sleep") if sleep <= version]

@@ -194,9 +194,10 @@ class RunData:
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
         """Return the finished sleeps, ascending."""
-        return [self._read_sleep(number) for number in self.files.numbers("sleep")]
+        return [self.read_sleep(number) for number in self.files.numbers("sleep")]
 
-    def _read_sleep(self, number: int) -> SleepRecord:
+    def read_sleep(self, number: int) -> SleepRecord:
+        """Read a finished sleep, without the others."""
         path = self.files.numbered("sleep", number)
         record = json_records.read_record(path, SleepRecord)
         if record.sleep != number:

@@ -43,6 +43,7 @@ class RunDirectory:
         files: its files.
         policies: the policy versions.
         state: the content of `state.json`.
+        history_copies: folder of `History.files`, removed when the run is closed.
     """
 
     def __init__(self, run_files: RunFiles, lock: RunLock) -> None:
@@ -50,6 +51,7 @@ class RunDirectory:
         self.path = run_files.path
         self.policies = run_files.policies
         self.state = run_files.read_state()
+        self.history_copies = files.temporary_name(self.path / "history")
         self._lock = lock
         self._appending = threading.Lock()  # evaluations append in a thread while another step ends
         self._offered: set[bytes] | None = None
@@ -91,7 +93,10 @@ class RunDirectory:
                 run._write_state(secret=secrets.token_hex(32))
             for row in run.read().missing_rows:
                 run.append_episode(row)
-            yield run
+            try:
+                yield run
+            finally:
+                shutil.rmtree(run.history_copies, ignore_errors=True)
 
     def write_config(self, text: str) -> None:
         """Write or replace `config.yaml`, which makes the folder a run."""

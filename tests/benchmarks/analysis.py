@@ -20,6 +20,7 @@ import sys; from tests.benchmarks.paper_runs import *
 """
 FRAME = "from speedrunner.results import load_all; load_all({!r}).frame({!r})"
 SLEEPS = """
+import sys
 from pathlib import Path
 from speedrunner.store.history import History
 from speedrunner.store.run_data import RunData
@@ -27,8 +28,7 @@ batches = RunData(Path({0!r})).batches()
 for batch in batches:  # one more is there at each sleep
     run = RunData(Path({0!r}))
     run.batches = lambda: batches[: batch + 1]
-    with History(run).files():
-        pass
+    History(run, copies=Path(sys.argv[1])).files()
 """
 CODE = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ def list_commands(runs: Path, out: Path) -> dict[str, list[str]]:
         "cost of a run": [*program, "cost", learnt],
         "compare four runs": [*program, "compare", *crafter[:4]],
         "view --static of a run": [*program, "view", learnt, "--static", str(out / "pages")],
-        "history at each sleep of a run": ["-c", SLEEPS.format(learnt)],
+        "history at each sleep of a run": ["-c", SLEEPS.format(learnt), str(out / "copies")],
     }
 
 

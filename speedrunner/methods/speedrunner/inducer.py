@@ -89,7 +89,7 @@ class Inducer(Method):
             if self.interpreter == "on":
                 interpreter = Interpreter(
                     tools.sandbox,
-                    await asyncio.to_thread(stack.enter_context, history.files()),  # copies may be large
+                    await asyncio.to_thread(history.files),  # copies may be large
                     tools.env.primitives,
                     draft,
                     output_chars=OUTPUT_CHARS,
@@ -147,7 +147,7 @@ class Inducer(Method):
             texts=texts,
             earlier=[
                 line
-                for record in history.sleeps(tools.sleep)[-SLEEPS_SHOWN:]
+                for record in history.sleeps(tools.sleep, SLEEPS_SHOWN)
                 for line in (*summary_lines(msgspec.to_builtins(record)), *_effect(record.sleep, history))
             ],
             calls=tools.calls("inducer", self.inducer_calls),

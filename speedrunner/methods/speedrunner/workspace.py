@@ -136,8 +136,7 @@ def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) ->
 
 def sleeps() -> list[dict[str, Any]]:
     """Return the earlier sleeps, oldest first: accepted and refused edits, errors and summaries."""
-    there = {f"{number:04d}" for number in versions()}
-    files = (path for path in Path(MOUNTS["sleeps"]).glob("*.json") if path.stem in there)
+    files = Path(MOUNTS["sleeps"]).glob("*.json")
     summaries = [summarize_sleep(json.loads(path.read_text(encoding="utf-8"))) for path in files]
     return sorted(summaries, key=lambda summary: summary["sleep"])
 

@@ -26,7 +26,9 @@ def make_run(path: Path, family: int, batches: int = 2, start_from: Path | None 
         run.write_policy(Policy(version=0))
         for batch in range(batches):
             for number in (2 * batch + 1, 2 * batch):  # the order in which they ended
-                run.append_trajectory("train", batch, trajectory(f"train/{number:04d}", policy=batch))
+                played = trajectory(f"train/{number:04d}", policy=batch)
+                run.append_trajectory("train", batch, played)
+                run.append_episode(summarize_episode(played, "train", 2 * batch))
             run.write_sleep(sleep(batch + 1))
             run.write_policy(Policy(version=batch + 1, notes=f"family {family}"))
         run.append_trajectory("test", 0, trajectory("test/0000/0000", text="held out"))
@@ -48,9 +50,8 @@ class TestTheHistoryOfOneRun:
         lost = trajectory("train/0004", policy=1, termination=Termination.ENGINE_ERROR, outcome=None)
         half = trajectory("train/0005", policy=1, turns=[], outcome=Outcome(0.5, False, {}))
         with RunDirectory.open_for_writing(run.path) as directory:
-            for episode in (*run.trajectories(), *run.evaluations(), lost, half):
-                phase = "train" if episode.episode.startswith("train") else "test"
-                directory.append_episode(summarize_episode(episode, phase, 0))
+            for episode in (lost, half):
+                directory.append_episode(summarize_episode(episode, "train", 0))
         calls = len(trajectory("train/0000").turns)
         history = History(load(run.path))
         assert (history.means(0), history.means(2)) == ((1.0, calls), None)
@@ -72,10 +73,10 @@ class TestWhatIsSeenOfAnOutcome:
             played_again.episodes = [trajectory("sleep/0002/again/0000")]
             directory.write_sleep(played_again)
         expected = {"score": 1.0, "success": True} | ({"detail": {"steps": 3}} if sees == "detail" else {})
-        with History(run, sees).files() as folders:
-            lines = [json.loads(line) for line in (folders["trajectories"] / "batch_0000.jsonl").open()]
-            record = json.loads((folders["sleeps"] / "0002.json").read_text())
-            texts = [file.read_text() for folder in folders.values() for file in folder.rglob("*.*")]
+        folders = History(run, sees).files()
+        lines = [json.loads(line) for line in (folders["trajectories"] / "batch_0000.jsonl").open()]
+        record = json.loads((folders["sleeps"] / "0002.json").read_text())
+        texts = [file.read_text() for folder in folders.values() for file in folder.rglob("*.*")]
         outcomes = [each["outcome"] for each in (*lines, *record["attempts"])]
         assert outcomes == [expected] * 3
         assert any('"detail"' in text for text in texts) == (sees == "detail")
@@ -83,6 +84,20 @@ class TestWhatIsSeenOfAnOutcome:
         assert [each | {"outcome": None} for each in lines] == [
             json.loads(line) | {"outcome": None} for line in original
         ]
+
+    def test_copies_of_an_earlier_sleep_are_kept_and_those_of_a_newer_batch_are_added(
+        self, tmp_path: Path
+    ) -> None:
+        run, copies = make_run(tmp_path / "run", 3, batches=1), tmp_path / "copies"
+        History(run, copies=copies).files()
+        (copies / "trajectories/batch_0000.jsonl").write_text("kept")
+        with RunDirectory.open_for_writing(run.path) as directory:
+            directory.append_trajectory("train", 1, trajectory("train/0002", policy=1))
+            directory.write_sleep(sleep(2))  # killed before its policy was there
+        folders = History(load(run.path), copies=copies).files()
+        assert (folders["trajectories"] / "batch_0000.jsonl").read_text() == "kept"
+        assert (folders["trajectories"] / "batch_0001.jsonl").exists()
+        assert [path.stem for path in folders["sleeps"].iterdir()] == ["0001"]
 
 
 class TestACarriedHistory:
@@ -95,7 +110,8 @@ class TestACarriedHistory:
         history = History(second)
         assert (history.batches(), history.count()) == ([-2, -1, 0], 6)
         assert [each.policy for each in history.batch(-2)] == [-2, -2]
-        assert [record.sleep for record in history.sleeps(1)] == [-1, 0]
+        assert [record.sleep for record in history.sleeps(1, 5)] == [-1, 0]
+        assert [record.sleep for record in history.sleeps(2, 2)] == [0, 1]
         assert history.earlier == ["scienceworld family=3"]
         assert history.environment == "scienceworld family=4"
 
@@ -105,19 +121,19 @@ class TestACarriedHistory:
         assert {path.name for path in (carried / "0000").iterdir()} == {
             *("config.yaml", "trajectories", "policies", "sleeps")
         }
-        with History(second).files() as folders:
-            texts = [file.read_text() for folder in folders.values() for file in folder.rglob("*.*")]
+        folders = History(second).files()
+        texts = [file.read_text() for folder in folders.values() for file in folder.rglob("*.*")]
         assert not any("held out" in text for text in texts)
 
     def test_names_each_episode_s_environment_in_the_files_that_code_reads(self, second: RunData) -> None:
-        with History(second).files() as folders:
-            played = {
-                file.stem: {(each["environment"], each["policy"]) for each in map(json.loads, file.open())}
-                for file in folders["trajectories"].iterdir()
-            }
-            versions = {path.name for path in folders["policies"].iterdir()}
-            index = json.loads((folders["policies"] / "v-002" / "library.json").read_text())
-            sleeps = {path.stem for path in folders["sleeps"].iterdir()}
+        folders = History(second).files()
+        played = {
+            file.stem: {(each["environment"], each["policy"]) for each in map(json.loads, file.open())}
+            for file in folders["trajectories"].iterdir()
+        }
+        versions = {path.name for path in folders["policies"].iterdir()}
+        index = json.loads((folders["policies"] / "v-002" / "library.json").read_text())
+        sleeps = {path.stem for path in folders["sleeps"].iterdir()}
         assert played == {
             "batch_-002": {("scienceworld family=3", -2)},
             "batch_-001": {("scienceworld family=3", -1)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -68,7 +68,7 @@ def draft_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with RunDirectory.open_for_writing(tmp_path_factory.mktemp("interpreter") / "run") as run:
         library = Library(ENV.primitives).write(STEP, public=False, sleep=1)
         library = library.write(AIM, public=True, sleep=1)
@@ -79,8 +79,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path
         run.append_trajectory("test", 0, trajectory("test/0000/0000", text="held out"))
         for number in (1, 2):  # of the second there is no policy: it was killed
             run.write_sleep(learnt(number))
-        with History(run.read()).files() as folders:
-            yield folders
+        return History(run.read()).files()
 
 
 @pytest.fixture
@@ -128,11 +127,10 @@ async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at
             run.append_trajectory("train", 0, msgspec.structs.replace(long, episode=f"train/{number:04d}"))
         size = (tmp_path / "run" / "trajectories" / "batch_0000.jsonl").stat().st_size
         assert size > SMALL.memory_mb * 2**18  # decoded, it is several times as large as its text
-        with History(run.read()).files() as folders:
-            bench = Bench(folders, sandbox=SMALL)
-            async with bench.interpreter:
-                (row,) = ast.literal_eval(await bench("skill_stats()"))
-                assert "MemoryError" in await bench("[*load_trajectories()]")
+        bench = Bench(History(run.read()).files(), sandbox=SMALL)
+        async with bench.interpreter:
+            (row,) = ast.literal_eval(await bench("skill_stats()"))
+            assert "MemoryError" in await bench("[*load_trajectories()]")
     assert (row["episodes"], row["calls"]) == (15, 15 * 2_000)
 
 
