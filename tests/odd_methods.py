@@ -8,19 +8,14 @@ import msgspec
 
 from speedrunner.methods import (
     ActorSpec,
-    EpisodeContext,
     History,
     Library,
-    Message,
     Method,
     Policy,
     SleepTools,
     Task,
-    Termination,
     TextEnv,
-    Toolbox,
 )
-from speedrunner.methods.react import ReAct
 
 
 class Replaying(Method):
@@ -57,38 +52,3 @@ class Cheating(Replaying):
         task = Task("tests.toy_env:Corridor", "default", self._index)
         await tools.play_task(task, self.agent(policy, task, tools.env))
         return policy
-
-
-class Advised(ReAct):
-    """A critic speaks before the actor plays, held out or not."""
-
-    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
-        """Ask it once."""
-
-        def advise(text: str) -> str:
-            """Say what to do."""
-            return "Noted."
-
-        await context.run_agent("critic", [Message("user", "What now?")], Toolbox([], advise), 1)
-        return await context.act(spec)
-
-
-class Forgetful(ReAct):
-    """Forgets to return what one of its methods should."""
-
-    def __init__(self, *, call: str = "sleep") -> None:
-        super().__init__(train=True)
-        self._call = call
-
-    def initial(self) -> Policy:
-        return super().initial() if self._call != "initial" else None  # type: ignore[return-value]
-
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        return super().agent(policy, task, env) if self._call != "agent" else None  # type: ignore[return-value]
-
-    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
-        termination = await super().play(policy, spec, context)
-        return termination if self._call != "play" else None  # type: ignore[return-value]
-
-    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        return policy if self._call != "sleep" else None  # type: ignore[return-value]

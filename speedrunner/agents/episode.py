@@ -264,7 +264,7 @@ class Episode:
     seed: str = ""
 
 
-Play = Callable[[EpisodeContext, ActorSpec], Awaitable[Termination]]
+Play = Callable[[ActorSpec, EpisodeContext], Awaitable[Termination]]
 """Plays an episode in its open world."""
 
 
@@ -279,7 +279,7 @@ async def play_episode(
     worker: EnvWorker,
     labels: Labels,
     *,
-    play: Play = EpisodeContext.act,
+    play: Play = lambda spec, context: context.act(spec),
     watch: Watch = ignore_turn,
 ) -> Trajectory:
     """Play one episode to its end.
@@ -315,7 +315,7 @@ async def play_episode(
             trajectory.module = hunks(episode.stored, module)
         opening = await worker.reset(episode.task, module, actor.limits.actions, episode.seed)
         context = EpisodeContext(spec, opening, actor, worker, trajectory, labels, watch)
-        trajectory.termination = await play(context, spec)
+        trajectory.termination = await play(spec, context)
     except WorkerError as error:
         trajectory.termination = Termination.ENVIRONMENT_ERROR
         trajectory.error = f"environment {episode.task.env}: {error}"

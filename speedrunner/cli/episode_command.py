@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,20 +13,19 @@ from envs import Task
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.options import running_endpoint
-from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.episode import Episode, EpisodeContext, Watch, play_episode
+from speedrunner.agents.actor import Actor
+from speedrunner.agents.episode import Episode, Watch, play_episode
 from speedrunner.agents.reading import turn_lines
 from speedrunner.agents.texts import answer_lines, message_lines, short_headline
 from speedrunner.cli.command import Overrides, carry_out
 from speedrunner.cli.output import SafeConsole
 from speedrunner.cli.run_summary import configure_logging
 from speedrunner.config.compose import compose
-from speedrunner.methods.method_base import check_returned
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.servers import fit_model, serve_model
 from speedrunner.runs.setup import Setup, set_up
-from speedrunner.store.records import Labels, Termination, Turn
+from speedrunner.store.records import Labels, Turn
 
 
 def episode(overrides: Overrides = None) -> None:
@@ -46,11 +46,7 @@ async def _play_episode(setup: Setup, console: SafeConsole) -> None:
     """Play the chosen task once with the initial policy; the logs of servers are in a temporary folder."""
     running_endpoint(*setup.service)  # raises if an API key is missing
     method, task, policy = setup.method, choose_task(setup), setup.initial_policy()
-    spec = check_returned(method, "agent", method.agent(policy, task, setup.env), ActorSpec)
-    spec = spec.with_part(setup.config.library)
-
-    async def play(context: EpisodeContext, spec: ActorSpec) -> Termination:
-        return check_returned(method, "play", await method.play(policy, spec, context), Termination)
+    spec = method.agent(policy, task, setup.env).with_part(setup.config.library)
 
     with (
         tempfile.TemporaryDirectory(prefix="speedrunner-episode-") as folder,
@@ -70,7 +66,7 @@ async def _play_episode(setup: Setup, console: SafeConsole) -> None:
                     spec,
                     worker,
                     Labels(phase="test", policy=0),
-                    play=play,
+                    play=partial(method.play, policy),
                     watch=_print_turns(console.say),
                 )
     console.say(f"=== {short_headline(played)}")

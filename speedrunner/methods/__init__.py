@@ -22,16 +22,7 @@ from speedrunner.methods.method_base import (
     UnfitEnvironment,
     newest_batch,
 )
-from speedrunner.methods.prompt_parts import (
-    actor_world,
-    describe_episodes,
-    primitives,
-    prose_system,
-    quote_description,
-    skill_example,
-    skill_rules,
-    world,
-)
+from speedrunner.methods.prompt_parts import quote_description, shared_parts
 from speedrunner.store.history import History, Sees
 from speedrunner.store.records import CallNode, Edit, Message, Policy, Skill, Termination, Trajectory
 from speedrunner.workers.worker_messages import Executed

@@ -23,8 +23,8 @@ from speedrunner.methods import (
     Tool,
     ToolError,
     newest_batch,
-    prose_system,
     render,
+    shared_parts,
     trajectory_text,
 )
 from speedrunner.store.policies import decode_state
@@ -193,6 +193,7 @@ class ACE(Method):
         return changed
 
     async def _ask(self, role: str, tool: Tool, tools: SleepTools, **inputs: Any) -> None:
-        system = prose_system(f"ace/{role}_system", tools.env, tools.limits, add_only=self.add_only)
+        parts = shared_parts(tools.env, tools.limits)
+        system = render(__package__, f"ace/{role}_system", **parts, add_only=self.add_only)
         user = render(__package__, f"ace/{role}_user", **inputs)
         await tools.ask(role, system, user, tool)

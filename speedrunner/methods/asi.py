@@ -27,18 +27,13 @@ from speedrunner.methods import (
     Policy,
     Sees,
     SleepTools,
-    Task,
     Termination,
-    TextEnv,
     Trajectory,
-    describe_episodes,
     function_names,
     headline,
     newest_batch,
     render,
-    skill_example,
-    skill_rules,
-    world,
+    shared_parts,
 )
 from speedrunner.plain.console import shorten
 
@@ -141,10 +136,6 @@ class ASI(Method):
     style: Style = "original"
     sees: Sees = "score"
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """Return the policy's library as the actor's specification, without another method's notes."""
-        return ActorSpec(Library(env.primitives).of(policy))
-
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer propose functions for each successful episode of the batch, one after another.
 
@@ -185,13 +176,11 @@ class ASI(Method):
             proposed = source
             return "The functions were submitted."
 
+        string_tokens = tools.model.model_config.role("inducer").string_tokens
         system = render(
             __package__,
             "asi/system",
-            world=world(tools.env),
-            episodes=describe_episodes(tools.env, tools.limits),
-            rules=skill_rules(tools.env, tools.model.model_config.role("inducer").string_tokens),
-            example=skill_example(),
+            **shared_parts(tools.env, tools.limits, string_tokens),
             original=self.style == "original",
             bounds=(MOST_LINES, LEAST_CALLS, MOST_CALLS),
         )

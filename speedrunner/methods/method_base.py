@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import msgspec
 
@@ -34,8 +34,6 @@ from speedrunner.store.records import (
 )
 from speedrunner.store.sleep_journal import SleepJournal
 
-Returned = TypeVar("Returned")
-
 TRIES = 3
 """Maximum requests of a role that is to answer once. A retry follows an answer without a valid call, or with
 a call that its tool has refused."""
@@ -46,7 +44,7 @@ less."""
 
 
 class MethodBroke(Exception):
-    """A method returned a value or made a request that its contract does not allow."""
+    """A method made a request that its contract does not allow."""
 
 
 class UnfitEnvironment(Exception):
@@ -231,9 +229,10 @@ class SleepTools:
             EpisodeBroke: two infrastructure errors. One says nothing about the policy, and is retried.
         """
         if task not in self._tasks or self._play_episode is None:
+            kind = type(self._method)
+            name = f"{kind.__module__}:{kind.__qualname__}"
             raise MethodBroke(
-                f"{class_name(self._method)}: sleep asked for {task}, which it may not play; choose another"
-                " task"
+                f"method {name}: sleep asked for {task}, which it may not play; choose another task"
             )
         number = next(self._episode_numbers)
         if (played := self._journal.episode(number)) is not None:
@@ -342,17 +341,3 @@ def newest_batch(history: History) -> list[Trajectory]:
     batches = history.batches()
     played = history.batch(batches[-1]) if batches else []
     return [episode for episode in played if episode.outcome is not None]
-
-
-def check_returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
-    """Return the result of a method's call if it has the right type. Raises `MethodBroke`."""
-    if not isinstance(value, kind):
-        raise MethodBroke(
-            f"{class_name(method)}: {call} must return {kind.__name__}, but returned {value!r:.80}"
-        )
-    return value
-
-
-def class_name(method: Method) -> str:
-    """Return the name of a method for errors."""
-    return f"method {type(method).__module__}:{type(method).__qualname__}"

@@ -9,19 +9,15 @@ import msgspec
 
 from speedrunner.methods import (
     TRIES,
-    ActorSpec,
     History,
-    Library,
     Method,
     Policy,
     Sees,
     SleepTools,
-    Task,
-    TextEnv,
     ToolError,
     newest_batch,
-    prose_system,
     render,
+    shared_parts,
     trajectory_text,
 )
 
@@ -41,10 +37,6 @@ class OPO(Method):
         """Return the requests of one sleep: one, or more after answers without a valid call."""
         return TRIES
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """Return an actor with the primitives and the notes."""
-        return ActorSpec(Library(env.primitives), policy.notes)
-
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the optimizer read the batch's episodes and rewrite the notes.
 
@@ -60,8 +52,8 @@ class OPO(Method):
             notes = text.strip()
             return "The notes are stored."
 
-        role = tools.model.model_config.role("optimizer")
-        system = prose_system("opo/system", tools.env, tools.limits, string_tokens=role.string_tokens)
+        string_tokens = tools.model.model_config.role("optimizer").string_tokens
+        system = render(__package__, "opo/system", **shared_parts(tools.env, tools.limits, string_tokens))
         texts = [trajectory_text(episode) for episode in newest_batch(history)]
         user = render(__package__, "opo/user", notes=policy.notes, texts=texts)
         await tools.ask("optimizer", system, user, write_notes)

@@ -16,73 +16,36 @@ def quote_description(env: TextEnv) -> str:
     return render(__package__, "description", env=env)
 
 
-def primitives(env: TextEnv) -> str:
-    """Return an environment's primitives, for an author of skills."""
-    return render(__package__, "primitives", env=env)
-
-
-def world(env: TextEnv) -> str:
-    """Return an environment's quoted description and its primitives, for an author of skills."""
-    return render(__package__, "world", env=env)
-
-
-def actor_world(env: TextEnv) -> str:
-    """Return an environment's quoted description and the actor's tools, for an author of prose."""
-    return render(
-        __package__, "actor_world", env=env, submit=SUBMIT_ANSWER, description=quote_description(env)
-    )
-
-
-def describe_episodes(env: TextEnv, limits: EpisodeLimits) -> str:
-    """Return the limits of an episode, and the reasons for which it can end."""
-    return render(__package__, "episodes", env=env, limits=limits, seconds=f"{limits.wall_s:g}")
-
-
-def prose_system(template: str, env: TextEnv, limits: EpisodeLimits, **inputs: Any) -> str:
-    """Return the system message of a role that writes prose for the actor.
-
-    Args:
-        inputs: what the template needs besides the environment and the limits of its episodes.
-    """
-    return render(
-        __package__,
-        template,
-        env=env,
-        submit=SUBMIT_ANSWER,
-        description=quote_description(env),
-        episodes=describe_episodes(env, limits),
-        **inputs,
-    )
-
-
-def skill_rules(
+def shared_parts(
     env: TextEnv,
+    limits: EpisodeLimits | None = None,
     string_tokens: int | None = None,
     *,
     program: bool = False,
-) -> str:
-    """Return the rules for skills, and the abilities of a skill.
+) -> dict[str, Any]:
+    """Return the shared parts by name, and the variables that they are made of, for `render`.
+
+    For an author of skills: `primitives`; `world`, the quoted `description` and the primitives; the `rules`
+    for skills; a worked `example` of a skill, from a world unlike any environment. For an author of prose:
+    `actor_world`, the description and the actor's tools. For both, if `limits` are given: `episodes`, the
+    limits of an episode and the reasons for which it can end.
 
     Args:
-        string_tokens: maximum tokens of one source, which the text states.
-        program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
+        string_tokens: maximum tokens of one source, which the rules state.
+        program: the skills are the functions of one program, which runs without arguments; see
+            `speedrunner.methods.voyager`.
     """
-    modules = sorted(ALLOWED_MODULES)
-    return render(
-        __package__,
-        "rules",
-        env=env,
-        types=SUPPORTED,
-        modules=modules,
-        string_tokens=string_tokens,
-        program=program,
-    )
-
-
-def skill_example(*, program: bool = False) -> str:
-    """Return a worked example of a skill, from a world unlike any environment.
-
-    Args:
-        program: give every parameter a default, as a program runs without arguments.
-    """
-    return render(__package__, "example", program=program)
+    given: dict[str, Any] = {
+        "env": env,
+        "description": quote_description(env),
+        "submit": SUBMIT_ANSWER,
+        "types": SUPPORTED,
+        "modules": sorted(ALLOWED_MODULES),
+        "string_tokens": string_tokens,
+        "program": program,
+    }
+    names = ["primitives", "world", "actor_world", "rules", "example"]
+    if limits is not None:
+        given |= {"limits": limits, "seconds": f"{limits.wall_s:g}"}
+        names.append("episodes")
+    return given | {name: render(__package__, name, **given) for name in names}

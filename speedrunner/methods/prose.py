@@ -11,16 +11,12 @@ from dataclasses import dataclass
 import msgspec
 
 from speedrunner.methods import (
-    ActorSpec,
     History,
-    Library,
     Policy,
     SleepTools,
-    Task,
-    TextEnv,
     Tool,
     ToolError,
-    actor_world,
+    shared_parts,
 )
 from speedrunner.methods.speedrunner.inducer import Inducer
 
@@ -59,10 +55,6 @@ class NotesDraft:
 class Prose(Inducer):
     """A method that learns prose with all means of SpeedRunner's inducer."""
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """Return an actor with the primitives and the notes."""
-        return ActorSpec(Library(env.primitives), policy.notes)
-
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer rewrite the notes. What it wrote last counts even if it could not finish.
 
@@ -71,10 +63,9 @@ class Prose(Inducer):
             SandboxError: the inducer's code cannot be run here.
         """
         draft = NotesDraft(policy.notes, tools, tools.model.model_config.role("inducer").string_tokens)
+        world = shared_parts(tools.env)["actor_world"]
         messages = [
-            self.system_message(
-                "prose_system", history, tools, 0, world=actor_world(tools.env), most=draft.most, prose=True
-            ),
+            self.system_message("prose_system", history, tools, 0, world=world, most=draft.most, prose=True),
             self.user_message("prose_user", history, tools, notes=policy.notes),
         ]
         library = tools.library(policy)

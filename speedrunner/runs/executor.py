@@ -23,7 +23,6 @@ from speedrunner.methods.method_base import (
     EpisodeBroke,
     Method,
     SleepTools,
-    check_returned,
     newest_batch,
 )
 from speedrunner.plain.console import count_of
@@ -190,7 +189,7 @@ class Executor:
                             specs[episode],
                             worker,
                             labels,
-                            play=_give_up if is_given_up else partial(self._play_with_method, policy),
+                            play=_give_up if is_given_up else partial(self.method.play, policy),
                             watch=self.watch,
                         )
                 if not trajectory.termination.is_fault or is_given_up or not left:
@@ -296,7 +295,6 @@ class Executor:
                 tools.take_back(str(refused))
             except EpisodeBroke as broke:
                 raise RunStopped(f"twice, {_describe_failure(broke.played)}") from None
-            learnt = check_returned(self.method, "sleep", learnt, Policy)
         learnt = msgspec.structs.replace(learnt, version=step.number)
         task = history.batch(history.batches()[-1])[0].task
         before, after = (self.actor.shared_prefix(self._spec(version, task)) for version in (policy, learnt))
@@ -338,12 +336,7 @@ class Executor:
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:
         spec = self.method.agent(policy, task, self.actor.env, training=phase == "train")
-        return check_returned(self.method, "agent", spec, ActorSpec).with_part(self.actor.config.library)
-
-    async def _play_with_method(
-        self, policy: Policy, context: EpisodeContext, spec: ActorSpec
-    ) -> Termination:
-        return check_returned(self.method, "play", await self.method.play(policy, spec, context), Termination)
+        return spec.with_part(self.actor.config.library)
 
     async def _store_episode(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
         """Write an episode even if the run is stopped. Other episodes continue meanwhile, as a disk may be
@@ -377,7 +370,7 @@ class Executor:
         return shlex.join(["speedrunner", "show", str(self.directory.path), episode])
 
 
-async def _give_up(context: EpisodeContext, spec: ActorSpec) -> Termination:
+async def _give_up(spec: ActorSpec, context: EpisodeContext) -> Termination:
     """Play nothing of an episode that is given up."""
     raise RequestFailed(GIVEN_UP)
 

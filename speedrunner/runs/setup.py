@@ -22,7 +22,7 @@ from speedrunner.agents.loop import plain_messages
 from speedrunner.config.names import split_version
 from speedrunner.config.schema import Config, InvalidConfig, LibraryConfig
 from speedrunner.methods import method_registry as methods
-from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, check_returned
+from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
 from speedrunner.store.policies import InvalidPolicy
@@ -100,7 +100,7 @@ class Setup:
         if start_from is None:
             if self.config.library != LibraryConfig():
                 raise InvalidConfig(f"{self.config.library} needs a stored library: set run.start_from=RUN")
-            return check_returned(self.method, "initial", self.method.initial(), Policy)
+            return self.method.initial()
         policy = first_policy(*find_policy(start_from))
         try:
             spec = self.actor_spec(policy)
@@ -119,7 +119,7 @@ class Setup:
     def actor_spec(self, policy: Policy) -> ActorSpec:
         """Return the method's actor with a policy, in an evaluation. Raises `InvalidPolicy`."""
         task = [*self.split.test, *self.split.train][0]
-        return check_returned(self.method, "agent", self.method.agent(policy, task, self.env), ActorSpec)
+        return self.method.agent(policy, task, self.env)
 
 
 def set_up(config: Config, model_config: ModelConfig | None = None, *, plays_here: bool = True) -> Setup:

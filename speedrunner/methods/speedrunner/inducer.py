@@ -26,9 +26,9 @@ from speedrunner.methods import (
     Tool,
     Toolbox,
     Trajectory,
-    describe_episodes,
     headline,
     render,
+    shared_parts,
     trajectory_text,
 )
 from speedrunner.methods.speedrunner.interpreter import Interpreter
@@ -106,20 +106,20 @@ class Inducer(Method):
         """Return the instructions from a template.
 
         Args:
-            learned: what the template needs besides the episodes and the session.
+            learned: what the template needs besides the shared parts and the session, or in their place.
         """
+        string_tokens = tools.model.model_config.role("inducer").string_tokens
         text = render(
             __package__,
             template,
             wording,
-            episodes=describe_episodes(tools.env, tools.limits),
+            **shared_parts(tools.env, tools.limits, string_tokens) | learned,
             interpreter=self.interpreter == "on",
             memory_mb=tools.sandbox.memory_mb,
             wall_s=f"{CODE_WALL_S:g}",
             output_chars=OUTPUT_CHARS,
             sees=self.sees,
             earlier=history.earlier,
-            **learned,
         )
         return Message("system", text)
 

@@ -21,9 +21,6 @@ from speedrunner.methods import (
     Toolbox,
     ToolSpec,
     render,
-    skill_example,
-    skill_rules,
-    world,
 )
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.inducer import Inducer, finish
@@ -74,18 +71,8 @@ class SpeedRunner(Inducer):
     def _messages(self, library: Library, history: History, tools: SleepTools) -> list[Message]:
         split, model = self.visibility == "split", tools.model
         goal = render(__package__, self.prompt, tools.wording, interpreter=self.interpreter == "on")
-        string_tokens = model.model_config.role("inducer").string_tokens
         system = self.system_message(
-            "system",
-            history,
-            tools,
-            tools.wording,
-            goal=goal,
-            world=world(tools.env),
-            rules=skill_rules(tools.env, string_tokens),
-            example=skill_example(),
-            split=split,
-            prose=False,
+            "system", history, tools, tools.wording, goal=goal, split=split, prose=False
         )
         source = library.annotated_source()
         most = min(SOURCE_TOKENS, model.model_config.context * SOURCE_SHARE)

@@ -13,10 +13,10 @@ import json
 import linecache
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from speedrunner.agents.reading import (
     ending_call,
@@ -36,9 +36,8 @@ _primitives: dict[str, dict[str, Any]] = {}
 """Names of the primitives, each with the defaults of its parameters; `...` if there is none."""
 _draft: str | None = None
 
-
-_EPISODE, _POLICY = re.compile(rb'"episode":"([^"]+)"'), re.compile(rb'"policy":(-?\d+)')
-"""The first of each in a line is the episode's own: keys precede texts, and quotes in texts are escaped."""
+_HEAD = re.compile(rb'{"episode":"([^"]+)",.*?"policy":(-?\d+)')
+"""How the line of an episode begins. Quotes in texts are escaped."""
 
 
 class NotAvailable(Exception):
@@ -47,22 +46,17 @@ class NotAvailable(Exception):
     __module__ = "builtins"  # tracebacks omit this module
 
 
-class _Place(NamedTuple):
-    """The line of a recorded episode: its file, and where it begins and ends there, in bytes."""
-
-    file: Path
-    begin: int
-    end: int
-
-
 class Trajectories(Sequence[dict[str, Any]]):
     """Recorded episodes, read from their files when they are used.
 
     It is used like a list, but keeps no episode in memory: long episodes of a whole run would not fit.
+
+    Args:
+        places: the file of each episode, and where its line begins there, in bytes.
     """
 
-    def __init__(self, places: Iterable[_Place]) -> None:
-        self._places = [*places]
+    def __init__(self, places: list[tuple[Path, int]]) -> None:
+        self._places = places
 
     def __len__(self) -> int:
         return len(self._places)
@@ -70,26 +64,16 @@ class Trajectories(Sequence[dict[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Trajectories(self._places[index])
-        return _read(self._places[index])
+        path, begin = self._places[index]
+        with path.open("rb") as file:
+            file.seek(begin)
+            return json.loads(file.readline())
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(_read, self._places)
-
-    def __add__(self, others: Iterable[dict[str, Any]]) -> Trajectories | list[dict[str, Any]]:
-        if isinstance(others, Trajectories):
-            return Trajectories(self._places + others._places)
-        return [*self, *others]
+    def __add__(self, others: Trajectories) -> Trajectories:
+        return Trajectories(self._places + others._places)
 
     def __repr__(self) -> str:
         return f"<{len(self)} recorded episodes>"
-
-
-def _read(place: _Place) -> dict[str, Any]:
-    with place.file.open("rb") as file:
-        file.seek(place.begin)
-        text = file.read(place.end - place.begin)
-    episode: dict[str, Any] = json.loads(text)
-    return episode
 
 
 def batches() -> list[int]:
@@ -104,17 +88,19 @@ def versions() -> list[int]:
 
 def load_trajectories(batch: int | None = None, policy: int | None = None) -> Trajectories:
     """Return recorded episodes, oldest first: all, or those of one batch or one library version."""
-    places: list[_Place] = []
+    places: list[tuple[Path, int]] = []
     for number in batches() if batch is None else [batch]:
-        newest: dict[bytes, tuple[_Place, int]] = {}  # some episodes were repeated
+        newest: dict[bytes, tuple[int, int]] = {}  # some episodes were repeated
         file, end = Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl"), 0
         with file.open("rb") as lines:
             for line in lines:
                 begin, end = end, end + len(line)
-                episode, version = _EPISODE.search(line), _POLICY.search(line)
-                if line.endswith(b"\n") and episode and version:
-                    newest[episode[1]] = _Place(file, begin, end), int(version[1])
-        places += [place for _, (place, version) in sorted(newest.items()) if policy in (None, version)]
+                head = _HEAD.match(line)
+                assert head is not None
+                newest[head[1]] = begin, int(head[2])
+        places += [
+            (file, begin) for _, (begin, version) in sorted(newest.items()) if policy in (None, version)
+        ]
     return Trajectories(places)
 
 
@@ -272,8 +258,7 @@ def _module(name: str, source: str) -> ModuleType:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module.__file__ = file
     vars(module).update({name: _primitive(name) for name in _primitives})
-    # Libraries stored by earlier versions lack the import that turns off the evaluation of annotations.
-    exec(compile(source, file, "exec", annotations.compiler_flag, dont_inherit=True), vars(module))
+    exec(compile(source, file, "exec", dont_inherit=True), vars(module))
     return module
 
 

@@ -60,16 +60,15 @@ def add_programs(library: Library, programs: Sequence[Program], sleep: int) -> t
     own = {word for program in programs for word in re.findall(r"\w+", program.source)}
     names: dict[str, str] = {}  # new names of this episode's functions and constants with taken names
     for program in programs:
-        what = ", ".join(function_names(program.source)) or "(none)"
+        text = read_text(program.source)
+        functions = function_names(program.source)
         try:
-            text = read_text(program.source)
             _choose_names(library, _named(text), own, names)
             source = "\n\n\n".join(_rename(definition, names).source for definition in text)
             functions = function_names(source)
-            what = ", ".join(functions) or what
             grown, _ = add_program(library, source, sleep)
         except InvalidSkill as error:
-            edits.append(Edit("write", what, str(error)))
+            edits.append(Edit("write", ", ".join(functions), str(error)))
             continue
         if changed := [name for name in functions if grown.by_name[name] != library.by_name.get(name)]:
             public = tuple(name for name in functions if grown.by_name[name].public)

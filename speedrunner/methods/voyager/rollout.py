@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ from speedrunner.methods import (
     InvalidSkill,
     Library,
     Message,
+    Policy,
     Termination,
     TextEnv,
     Tool,
@@ -25,11 +26,9 @@ from speedrunner.methods import (
     ToolError,
     ToolReply,
     ToolSpec,
-    primitives,
     quote_description,
     render,
-    skill_example,
-    skill_rules,
+    shared_parts,
 )
 from speedrunner.methods.voyager.programs import Program, add_program
 from speedrunner.store.policies import decode_state
@@ -43,8 +42,6 @@ RUN_PROGRAM = ToolSpec.from_signature(
     "Run a program. `source` is its main function, after the helper functions that it needs, if any.",
 )
 
-
-Stored = TypeVar("Stored", bound="Objectives")
 
 OBJECTIVE_CHARS = 200
 """Maximum characters of an objective: every later prompt of the curriculum contains it."""
@@ -69,9 +66,11 @@ class MethodState(Objectives, forbid_unknown_fields=True):
     programs: list[Program] = []
 
 
-def decode_objectives(value: object, kind: type[Stored], where: str) -> Stored:
-    """Decode Voyager's stored objectives. Raises `InvalidPolicy` if they are damaged."""
-    return decode_state(value, kind, f"{where} contains no objectives and programs of Voyager")
+def decode_objectives(policy: Policy) -> Objectives:
+    """Return a policy's objectives. Raises `InvalidPolicy` if they are damaged."""
+    return decode_state(
+        policy.method, Objectives, f"policy v{policy.version:04d} contains no objectives of Voyager"
+    )
 
 
 Retrieve = AtLeastOne | Literal["all"]
@@ -95,9 +94,7 @@ def programming(
     instructions = render(
         __package__,
         "actor/instructions",
-        primitives=primitives(env),
-        rules=skill_rules(env, program=True),
-        example=skill_example(program=True),
+        **shared_parts(env, program=True),
         tries=tries,
         listed=[library.entry(skill.name) for skill in library.skills] if retrieve == "all" else None,
     )

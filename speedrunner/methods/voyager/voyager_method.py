@@ -75,7 +75,7 @@ class Voyager(Method):
         """Pursue one objective after another until the world or the budget ends the rollout."""
         if not context.training:
             return await context.act(spec)
-        objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
+        objectives = decode_objectives(policy)
         return await Rollout(context, context.library(policy), objectives, self.tries, self.retrieve).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
@@ -84,14 +84,14 @@ class Voyager(Method):
         Raises `InvalidPolicy`: stored data is damaged.
         """
         library = tools.library(policy)
-        objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
+        objectives = decode_objectives(policy)
         batch = history.batch(history.batches()[-1])
         cut = sum(played.termination is Termination.CONTEXT_OVERFLOW for played in batch)
         if cut:  # as in the paper
             tools.fell_short(f"{cut} of {len(batch)} rollouts overflowed the context, so nothing changes")
             return policy
         for played in batch:
-            kept = decode_objectives(played.method_state, MethodState, played.episode)
+            kept = msgspec.convert(played.method_state, MethodState)
             library, edits = add_programs(library, kept.programs, tools.sleep)
             tools.edits += edits
             objectives = objectives.merge(kept)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from envs import Outcome, Task
+from envs import Outcome
 from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
-from speedrunner.methods.asi import ASI, TAKEN, append_skills, find_excess, select_successful
+from speedrunner.methods.asi import TAKEN, append_skills, find_excess, select_successful
 from speedrunner.runs.verification.record_checks import check_policies
-from speedrunner.store.records import Labels, Policy, Termination
+from speedrunner.store.records import Labels, Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 from tests.speedrunner.run_samples import trajectory
@@ -28,11 +28,6 @@ HURRY = 'def hurry(steps: int) -> str:\n    """Stride twice."""\n    stride(step
 OTHER_STRIDE = STRIDE.replace("look()", "walk(1)")
 ONCE = 'def once() -> str:\n    """Walk."""\n    return walk(1)'
 BROKEN = "def broken(steps):\n    return fly(steps)"
-
-
-def test_the_actor_has_no_notes_of_another_method() -> None:
-    policy = Policy(version=0, notes="Walk three fields at a time.")
-    assert ASI().agent(policy, Task(Corridor.name, "default", 3), Corridor()).notes == ""
 
 
 def inducer(*sources: str, actor: Callable[[Request], Answer] | None = None) -> Script:

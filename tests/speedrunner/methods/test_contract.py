@@ -58,17 +58,3 @@ class TestReplay:
         run = corridor(lambda request: call("walk", steps=2), "method=tests.odd_methods:Cheating")
         with pytest.raises(MethodBroke, match=rf"asked for Task\(.*index={index}\), which it may not play"):
             await run.play(f"method.index={index}", "run.rollouts=2")
-
-
-@pytest.mark.parametrize(
-    ("call_", "kind"),
-    [("initial", "Policy"), ("agent", "ActorSpec"), ("play", "Termination"), ("sleep", "Policy")],
-)
-async def test_what_a_method_forgets_to_return_is_told_in_one_line(
-    corridor: Runs, call_: str, kind: str
-) -> None:
-    run = corridor(lambda request: call("walk", steps=9), "method=tests.odd_methods:Forgetful")
-    with pytest.raises(MethodBroke) as broke:
-        await run.play(f"method.call={call_}", "run.rollouts=1", "run.test_episodes=0")
-    name = "tests.odd_methods:Forgetful"
-    assert str(broke.value) == f"method {name}: {call_} must return {kind}, but returned None"

@@ -15,7 +15,7 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
-from speedrunner.methods.prompt_parts import describe_episodes
+from speedrunner.methods.prompt_parts import shared_parts
 from speedrunner.methods.react import ReAct
 from speedrunner.runs.plan import InvalidPlan
 from speedrunner.runs.planned_runs import PlannedRun
@@ -83,7 +83,7 @@ def test_agents_read_the_limits_that_apply_to_an_episode(line: str, limits: str)
     system, _ = setup.actor_spec(Policy(version=0)).messages(setup.env, Opening("", ""))
     assert f"at the latest after {limits.format('answers')}" in system.content
     assert "2000 actions" not in system.content.replace(limits.format("answers"), "")
-    told = describe_episodes(setup.env, actor.limits)
+    told = shared_parts(setup.env, actor.limits)["episodes"]
     assert f"at the latest after {limits.format('LLM calls')}" in told
 
 

@@ -95,7 +95,7 @@ READING = (
     *map(NAMES.format, ("", "batch=0", "policy=1")),
     "t = load_trajectories(); t",
     "t[-1]['episode'], t[:2], t[0:2][1]['episode']",
-    "len(t + t), len(t + [1]), [each['policy'] for each in reversed(t)]",
+    "len(t + t), [each['policy'] for each in reversed(t)]",
     "sleeps()",
     "skill_stats()",
     "for turn, depth, call in calls(t[0]): print(turn, depth, call['name'])",

@@ -44,15 +44,6 @@ def test_no_name_of_a_variable_is_given_to_a_function() -> None:
     assert grown.calls("go") == ("a_3", "look")
 
 
-@pytest.mark.parametrize("damaged", ["def ( x", "X = 3", ""])
-def test_what_somebody_has_damaged_in_the_records_is_refused(damaged: str) -> None:
-    grown, (edit, other) = add_programs(
-        Library(Racetrack().primitives), [Program("go", damaged), program(source("a"))], 1
-    )
-    assert (edit.name, edit.error is None, other.error) == ("(none)", False, None)
-    assert [skill.name for skill in grown.skills] == ["a"]
-
-
 def test_helpers_are_private_and_named_anew_with_their_program() -> None:
     one = program(source("helper", last="walk(1)"), source("go", "helper"))
     other = program(source("helper"), source("run", "helper"))
