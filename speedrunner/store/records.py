@@ -338,17 +338,6 @@ class Edit(msgspec.Struct, frozen=True):
         """Return the names of the edited definitions."""
         return self.name.split(", ")
 
-    @property
-    def is_complete(self) -> bool:
-        """Return whether its arguments are present; refused edits may lack them."""
-        return {
-            "write": self.source is not None,
-            "edit": self.old is not None and self.new is not None,
-            "rename": self.new_name is not None,
-            "visibility": isinstance(self.public, bool),
-            "delete": True,
-        }[self.action]
-
 
 class AgentRecord(msgspec.Struct):
     """One agent's whole conversation in a sleep: that of the inducer or another role of the method."""

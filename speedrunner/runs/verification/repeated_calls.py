@@ -208,7 +208,7 @@ def _check_reply(episode: Trajectory, number: int, reply: str) -> None:
     later = (each for each in episode.turns[number + 1 :] if each.conversation == turn.conversation)
     following = next(later, None)
     if following is None and not isinstance(turn.unread, str):
-        return  # it ended by a fault, or an earlier version recorded it
+        return  # it ended by a fault
     said = [("tool", turn.unread)] if following is None else [(m.role, m.content) for m in following.messages]
     if said != [("tool", reply)] and _plain(said) != _plain([("tool", reply)]):
         content = "".join(str(content) for _, content in said)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
-from serving.errors import ServingError
 from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, report
 from speedrunner.plain.plain_records import flat
@@ -14,14 +13,8 @@ from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.verification.checked_run import CheckedRun, Differences
 from speedrunner.runs.verification.record_checks import check_plan, check_policies, check_reconciliations
 from speedrunner.runs.verification.repeated_calls import repeat_calls
-from speedrunner.store.files import StorageError
+from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.run_data import load
-
-UNREADABLE = (
-    *(*SETUP_ERRORS, ServingError, StorageError),
-    ValueError,  # invalid keys and labels
-)
-"""Errors of a run that was changed, or that was made elsewhere."""
 
 
 async def verify(
@@ -54,7 +47,7 @@ async def verify(
         try:
             result = check()
             finding = result if isinstance(result, Finding) else await result
-        except UNREADABLE as error:
+        except (*SETUP_ERRORS, *DAMAGED) as error:
             broken_off = Differences(name)
             broken_off.add(str(path), str(error))
             finding = broken_off.finding("the check could not be completed")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from speedrunner.plain.findings import Finding
-from speedrunner.runs.verification.record_checks import SHARED, check_policies, check_reconciliations
+from speedrunner.runs.verification.record_checks import check_policies, check_reconciliations
 from speedrunner.store.run_data import load
 from tests.golden_tables import Golden, table
 from tests.scripted_engine import Answer, Request, call
@@ -115,11 +115,6 @@ def write(file: str, content: str) -> Callable[[Path], object]:
     return lambda run: (run / file).write_text(content)
 
 
-def drop_arguments(record: Any) -> None:
-    """Remove the arguments of each edit."""
-    record["edits"] = [{name: edit[name] for name in ("action", "name", "error")} for edit in record["edits"]]
-
-
 CHANGES: dict[str, Callable[[Path], object]] = {
     "a text": text("Step twice.", "Step twice!"),
     "a shared constant": text("LONG = 1", "LONG = 3"),
@@ -139,7 +134,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "no deletion": edits(lambda all_: all_.pop(3)),
     "an edit too many": edits(lambda all_: all_.append(NO_CHANGE)),
     "an edit of what is not there": edits(lambda all_: all_[-1].update(error=None)),
-    "edits without their arguments": lambda run: change(run, "sleeps/0002.json", drop_arguments),
     "another order": swap_functions,
     "a version": lambda run: change(run, "policies/v0002/library.json", lambda it: it.update(version=3)),
     "a version that is missing": lambda run: shutil.rmtree(run / "policies/v0001"),
@@ -195,9 +189,8 @@ def run(learnt: ScriptedRun, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("key", ["train/0001", "test/0002/0000", "sleep/0001"])
 def test_a_row_of_the_ledger(run: Path, key: str) -> None:
     change(run, "requests.jsonl", more, row_of(run, key))
-    found = told(check_sums(run))
-    assert [each.split(":")[0] for each in found] == [key, "reconciliation.jsonl"]
-    assert "tokens of its turns and of its rows in the ledger" in found[0]
+    (found,) = told(check_sums(run))
+    assert found.startswith(f"{key}: tokens of its turns and of its rows in the ledger")
 
 
 def test_a_prompt_that_is_shorter_than_what_it_continues(run: Path) -> None:
@@ -210,16 +203,6 @@ def test_a_prompt_that_is_shorter_than_what_it_continues(run: Path) -> None:
     assert any(
         each.startswith("sleep/0001, turn 2: its prompt has 3 tokens") for each in told(check_sums(run))
     )
-
-
-def test_more_reasoning_than_tokens_which_older_versions_believed(run: Path) -> None:
-    change(run, "requests.jsonl", lambda row: row["usage"].update(reasoning=row["usage"]["completion"] + 7))
-    assert any("reasoning tokens of" in each for each in told(check_sums(run)))
-
-
-def test_a_row_of_nobody_s(run: Path) -> None:
-    change(run, "requests.jsonl", more, 0)
-    assert [each.split(":")[0] for each in told(check_sums(run))] == ["reconciliation.jsonl"]
 
 
 def test_a_row_of_an_episode_that_is_not_there(run: Path) -> None:
@@ -247,23 +230,11 @@ def test_summary_rows_that_are_missing_or_twice(run: Path) -> None:
     assert told(check_sums(run, is_finished=False)) == [twice]
 
 
-@pytest.mark.parametrize("side", ["ledger", "engine"])
-def test_a_stored_account(run: Path, side: str) -> None:
+def test_counters_of_the_run_s_own_engine(run: Path) -> None:
     def edit(row: Any) -> None:
-        row[side]["generated"] += 1
+        row["engine"]["generated"] += 1
         row["ours"] = True
 
     change(run, "reconciliation.jsonl", edit)
-    found = told(check_sums(run))
-    assert len(found) == (2 if side == "ledger" else 1)
-    assert all(each.startswith("reconciliation.jsonl: ") for each in found)
-
-
-def test_an_account_of_a_shared_engine_is_that_of_all_runs_beside_it(corridor: Runs, tmp_path: Path) -> None:
-    runs = corridor(script(), "method=react", "run.rollouts=0").sweep("- run.seed=0\n- run.seed=1\n")
-    first = min(path for path in runs.iterdir() if (path / "config.yaml").exists())
-    check = check_sums(first)
-    assert (check.level, "left out" in check.text) == ("ok", False)
-    check = check_sums(copy_of(first, tmp_path / "elsewhere"))
-    assert check.level == "ok"
-    assert f"1 left out: {SHARED}" in check.text
+    (found,) = told(check_sums(run))
+    assert found.startswith("reconciliation.jsonl: counters of the engine, which no one else used")
