@@ -23,7 +23,7 @@ from speedrunner.cli.run_summary import configure_logging
 from speedrunner.config.compose import compose
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.servers import fit_model, serve_model
+from speedrunner.runs.servers import fit_model, open_client, serve_model
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.records import Labels, Turn
 
@@ -57,8 +57,8 @@ async def _play_episode(setup: Setup, console: SafeConsole) -> None:
             await worker.reset(task, spec.library.module(), setup.env.limits.actions)
             fitted = await fit_model(setup, progress.say)
             async with (
-                serve_model(fitted, Path(folder, "server.log"), progress) as served,
-                served.open_client(fitted, lambda row: None) as model,
+                serve_model(fitted, Path(folder, "server.log"), progress) as deployment,
+                open_client(deployment, fitted, lambda row: None) as model,
             ):
                 played = await play_episode(
                     Actor(setup.env, model, setup.config),

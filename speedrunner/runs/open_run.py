@@ -14,8 +14,10 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from serving.deployment import Deployment
 from serving.meter import LedgerRow, Reconciliation
 from serving.options import running_endpoint
+from serving.probes.start_check import StartCheck
 from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
@@ -25,7 +27,7 @@ from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress, Ticks
 from speedrunner.runs.server_deaths import ServerDeaths
-from speedrunner.runs.servers import ServedModel
+from speedrunner.runs.servers import open_client
 from speedrunner.runs.setup import Setup, check_model, find_policy, first_policy
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.files import StorageError
@@ -73,7 +75,8 @@ class OpenRun:
 
     async def play(
         self,
-        served: ServedModel,
+        deployment: Deployment,
+        check: StartCheck,
         pool: WorkerPool,
         shutdown: Shutdown,
         deaths: ServerDeaths,
@@ -82,17 +85,18 @@ class OpenRun:
         """Play the unfinished steps in the workers of `pool`. Raises the errors of `Executor.execute`.
 
         Args:
+            check: checks the engine before its first use.
             slots: episodes at the same time, shared with other runs.
         """
         setup, directory = self.setup, self.directory
         is_capped = setup.config.serving.spending_cap_usd is not None
         # Reading the ledger takes seconds.
         spent = _spent_usd(directory.read().ledger, setup.prices) if is_capped else 0.0
-        async with served.open_client(setup, directory.append_request, spent) as model:
-            await served.check.require(model)
+        async with open_client(deployment, setup, directory.append_request, spent) as model:
+            await check.require(model)
             model.note_tools = directory.append_tools
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
-            self.progress.begin(model.engine.meter, lambda: served.deployment.queued)
+            self.progress.begin(model.engine.meter, lambda: deployment.queued)
             executor = Executor(
                 directory=directory,
                 method=setup.method,
@@ -135,10 +139,10 @@ async def open_run(
     """
     options = setup.config.run
     path, steps = Path(options.dir), setup.plan()
-    initial, first_prompt = None, 0
+    initial = None
     if not (path / "config.yaml").exists():  # checked before a folder is created
         initial = setup.initial_policy()
-        first_prompt = check_model(setup, initial)
+        check_model(setup, initial)
     with ExitStack() as owned:
         directory = await _own(path, owned, console)
         stored = directory.read()
@@ -159,11 +163,6 @@ async def open_run(
             setup = await fit(setup)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.model)
-            if first_prompt >= (context := setup.model_config.context):
-                progress.say(
-                    f"warning: the actor's first prompt has at least {first_prompt:,} tokens, and its context"
-                    f" {context:,}: every episode will end with context_overflow"
-                )
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
             yield OpenRun(setup, directory, process, left, tried, progress)

@@ -11,14 +11,16 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from serving.deployment import Deployment
 from serving.errors import ServerDied, ServerFailed, ServingError
 from serving.meter import Reconciliation
+from serving.probes.start_check import StartCheck
 from speedrunner.plain.console import visible
 from speedrunner.runs.open_run import OpenRun, open_run
 from speedrunner.runs.planned_runs import AHEAD, PlannedRun, is_unfinished, split_by_server
 from speedrunner.runs.progress import Progress, Ticks
 from speedrunner.runs.server_deaths import ServerDeaths
-from speedrunner.runs.servers import ServedModel, fit_model, serve_model
+from speedrunner.runs.servers import fit_model, serve_model
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.discovery import is_for_people
@@ -176,7 +178,9 @@ class _RunsOfServer:
         self._slots = None if session.at_once is None else asyncio.Semaphore(session.at_once)
         self._server_setup: Setup | None = None
         """The model with the shared server's context; resumed runs may use less of it."""
-        self._served: asyncio.Future[ServedModel] = asyncio.get_running_loop().create_future()
+        self._served: asyncio.Future[tuple[Deployment, StartCheck]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._active: dict[asyncio.Task[None], PlannedRun] = {}
         self._opened: list[OpenRun] = []
         self._workers: list[AsyncExitStack] = []
@@ -229,8 +233,8 @@ class _RunsOfServer:
             log = first.directory.path / "server.log"
             if session.log_prefix is not None:
                 log = first.directory.path.parent / f"{session.log_prefix}server.log"
-            served = await stack.enter_async_context(serve_model(setup, log, progress))
-            self._served.set_result(served)
+            deployment = await stack.enter_async_context(serve_model(setup, log, progress))
+            self._served.set_result((deployment, StartCheck(setup.config.serving.check, progress.say)))
             try:
                 while self._active:
                     ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
@@ -241,7 +245,7 @@ class _RunsOfServer:
             finally:
                 session.shutdown.clean_up()
                 await self._cancel()
-                reconciliation = await served.deployment.reconciliation()
+                reconciliation = await deployment.reconciliation()
                 # A slow disk takes seconds for each run, and the end of a job may be near.
                 with ThreadPoolExecutor() as threads:
                     list(threads.map(lambda run: run.store_reconciliation(reconciliation), self._opened))
@@ -291,7 +295,7 @@ class _RunsOfServer:
     async def _play(self, run: OpenRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
         async with workers:
             session = self._session
-            await run.play(await self._served, pool, session.shutdown, session.deaths, self._slots)
+            await run.play(*await self._served, pool, session.shutdown, session.deaths, self._slots)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         session, run = self._session, self._active.pop(task)

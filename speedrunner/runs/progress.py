@@ -15,7 +15,6 @@ from rich.text import Text
 
 from serving.meter import Meter
 from speedrunner.plain.console import describe_seconds, visible
-from speedrunner.store.episode_summary import MANY_REPEATS, count_repeats
 from speedrunner.store.records import Trajectory
 
 PLAIN_EVERY_S = 15.0
@@ -58,7 +57,6 @@ class Progress:
         self._began = time.monotonic()
         self._steps: dict[str, tuple[int, int]] = {}  # finished parts, total parts
         self._terminations: Counter[str] = Counter()
-        self._calls = self._repeated = 0
         self._ticks = ticks or Ticks()
         self._waiting = ""
         self._live = Live(console=console, get_renderable=self.text, refresh_per_second=4, transient=True)
@@ -109,8 +107,6 @@ class Progress:
         done, of = self._steps[step]
         self._steps[step] = (done + 1, of)
         self._terminations[str(trajectory.termination)] += 1
-        self._calls += len(trajectory.turns)
-        self._repeated += count_repeats(trajectory.turns)
         self._say_now_and_then(self._line())
 
     def turn(self, step: str) -> None:
@@ -153,8 +149,6 @@ class Progress:
             parts.append(
                 ", ".join(f"{count} {termination}" for termination, count in self._terminations.most_common())
             )
-        if self._repeated > MANY_REPEATS * self._calls:
-            parts.append(f"{self._repeated / self._calls:.0%} of calls repeat the one before")
         if self._meter is not None:
             total = self._meter.total
             share = total.cached / total.prompt if total.prompt else 0.0

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from serving.deployment import Deployment, deploy, place_model
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
-from serving.probes.start_check import StartCheck
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 
@@ -27,40 +26,25 @@ async def fit_model(setup: Setup, say: Callable[[str], None]) -> Setup:
     return replace(setup, model_config=model_config, gpus=gpus)
 
 
-@dataclass(frozen=True)
-class ServedModel:
-    """A model that is served.
-
-    Attributes:
-        check: checks the engine before its first use.
-    """
-
-    deployment: Deployment
-    check: StartCheck
-
-    def open_client(
-        self, setup: Setup, write_row: Callable[[LedgerRow], None], spent: float = 0.0
-    ) -> AbstractAsyncContextManager[Model]:
-        """Open the model for a run.
-
-        Args:
-            spent: USD that earlier processes of the run have spent; it counts towards the cap.
-        """
-        return self.deployment.client(
-            write_row,
-            prices=setup.prices,
-            spending=Spending(setup.config.serving.spending_cap_usd, spent),
-            context=setup.model_config.context,
-        )
-
-
-@asynccontextmanager
-async def serve_model(setup: Setup, log: Path, progress: Progress) -> AsyncIterator[ServedModel]:
+def serve_model(setup: Setup, log: Path, progress: Progress) -> AbstractAsyncContextManager[Deployment]:
     """Serve the fitted model of a setup. The server's output goes to `log`.
 
-    Raises `InvalidModelConfig`, `ServerFailed`.
+    Raises `InvalidModelConfig`, `ServerFailed` on entering.
     """
-    say, waiting = progress.say, progress.waiting
-    deployed = deploy(*setup.service, log=log, gpus=setup.gpus, say=say, waiting=waiting)
-    async with deployed as deployment:
-        yield ServedModel(deployment, StartCheck(setup.config.serving.check, say))
+    return deploy(*setup.service, log=log, gpus=setup.gpus, say=progress.say, waiting=progress.waiting)
+
+
+def open_client(
+    deployment: Deployment, setup: Setup, write_row: Callable[[LedgerRow], None], spent: float = 0.0
+) -> AbstractAsyncContextManager[Model]:
+    """Open the model for a run.
+
+    Args:
+        spent: USD that earlier processes of the run have spent; it counts towards the cap.
+    """
+    return deployment.client(
+        write_row,
+        prices=setup.prices,
+        spending=Spending(setup.config.serving.spending_cap_usd, spent),
+        context=setup.model_config.context,
+    )

@@ -165,14 +165,11 @@ def choose_model_config(config: Config, *, learns: bool = True) -> ModelConfig:
     )
 
 
-def check_model(setup: Setup, policy: Policy) -> int:
+def check_model(setup: Setup, policy: Policy) -> None:
     """Check the model of a new run against its files, and that the actor's first prompt fits its context.
 
     The prompt is counted without an observation, since a simulator takes seconds to open a task, and without
     skills: an episode with too many of them ends scored as it stands.
-
-    Returns the tokens of the first prompt with the skills that the actor sees, which may be more than the
-    context; 0 if unknown.
 
     Raises `InvalidConfig` if it does not fit, and the errors of `check_files` and `prepare`.
     """
@@ -181,22 +178,18 @@ def check_model(setup: Setup, policy: Policy) -> int:
 
     model_config = setup.model_config
     if model_config.hosted:
-        return 0
+        return
     starts = running_endpoint(*setup.service) is None
     tokenizer = check_files(model_config, prepare(model_config, lambda line: None), starts=starts)
     if tokenizer is None:
-        return 0
-
-    def count_tokens(spec: ActorSpec) -> int:
-        messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
-        return len(Transcript(model_config, spec.role, tokenizer, messages, spec.list_tools(setup.env)).ids)
-
-    tokens = count_tokens(setup.actor_spec(msgspec.structs.replace(policy, module="", skills=())))
+        return
+    spec = setup.actor_spec(msgspec.structs.replace(policy, module="", skills=()))
+    messages = plain_messages(spec.messages(setup.env, Opening("", ""), setup.config.run.wording))
+    tokens = len(Transcript(model_config, spec.role, tokenizer, messages, spec.list_tools(setup.env)).ids)
     if tokens >= model_config.context:
         raise InvalidConfig(
             f"model.context={model_config.context}: the actor's first prompt has at least {tokens} tokens"
         )
-    return count_tokens(setup.actor_spec(policy).with_part(setup.config.library)) if policy.skills else tokens
 
 
 def make_env(config: Config, model_config: ModelConfig) -> TextEnv:

@@ -17,7 +17,6 @@ from envs import Outcome, Task
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Integer, Number, Prices, Timestamp, Usage
-from speedrunner.store.files import StorageError
 
 FORMAT = 3
 """Layout version of every record below."""
@@ -517,17 +516,12 @@ def attempts(labels: Iterable[Mapping[str, str]], episodes: Iterable[EpisodeRow]
     Args:
         labels: of the rows of a ledger.
         episodes: finished episodes, since one that broke at its start has no row in the ledger.
-
-    Raises `StorageError`: an attempt is not a number.
     """
     highest: dict[str, int] = {}
     tried = {*map(attempt_of, labels)} | {(row.episode, str(row.attempt)) for row in episodes}
     for episode, attempt in tried:
         if episode is not None:
-            try:
-                highest[episode] = max(int(attempt or ""), highest.get(episode, 0))
-            except ValueError as error:
-                raise StorageError(f"the ledger has a row of {episode!r} with no attempt: {error}") from error
+            highest[episode] = max(int(attempt or 0), highest.get(episode, 0))
     return highest
 
 

@@ -190,8 +190,6 @@ class RunLock:
             if not tries:
                 raise LockHeld(f"many processes are trying to use {self.path.parent}: try again")
             time.sleep(_PAUSE_S)
-        with explain_errors(self.path, "read"):
-            self._folder = self.path.parent.stat()
         self._last_beat = time.clock_gettime(_CLOCK)
         self._thread.start()
         return self
@@ -209,17 +207,13 @@ class RunLock:
                 self.path.rmdir()
 
     def check(self) -> None:
-        """Raise `LockLost` if another process took over the lock while this one seemed dead, or if another
-        folder is in the place of the locked one.
+        """Raise `LockLost` if another process took over the lock while this one seemed dead.
 
         This is cheap: it looks for the lock only if the last sign of life is old, for example after the
         machine slept.
         """
         if time.clock_gettime(_CLOCK) - self._last_beat > STALE_S / 2:
             self.refresh()
-        with suppress(OSError):  # the write says what is wrong with the file system
-            if not os.path.samestat(self.path.parent.stat(), self._folder):
-                raise LockLost(f"{self.path.parent} was replaced by another folder: nothing more is written")
         if self._lost:
             holder = self._holder()
             by = f"taken over by {_describe(holder)}" if holder else "removed"

@@ -94,7 +94,7 @@ def list_files(run: Path, folder: str = "") -> Iterator[str]:
         is_skipped = files.is_leftover(entry) or entry.name.startswith(".nfs") or _is_beside(run, name)
         if known is None or not (is_skipped or known.fullmatch(name)):
             if os.path.lexists(entry):  # not removed meanwhile, such as a lock
-                raise _refuse_entry(run, name, entry)
+                raise _refuse_entry(run, name)
         elif known is _FILE and not is_skipped:
             yield name
         elif not is_skipped:
@@ -108,16 +108,11 @@ def _is_beside(run: Path, name: str) -> bool:
     return not is_own and os.path.lexists(run / "config.yaml")
 
 
-def _refuse_entry(run: Path, name: str, entry: os.DirEntry[str]) -> RunDirectoryError:
+def _refuse_entry(run: Path, name: str) -> RunDirectoryError:
     if not os.path.lexists(run / "config.yaml"):
         return _refuse_folder(run, name)
-    kind = "a pipe or a device"
-    if entry.is_symlink():
-        kind = "a link"
-    elif entry.is_dir() or entry.is_file():
-        kind = "a folder" if entry.is_dir() else "a file"
     return RunDirectoryError(
-        f"{run} has {kind} {name!r}, which SpeedRunner does not write there: move it out of the run"
+        f"{run} has {name!r}, no file or folder that SpeedRunner writes there: move it out of the run"
     )
 
 

@@ -134,7 +134,7 @@ class TestTheDoor:
         else:
             os.mkfifo(run / place)
         for how in HOW:
-            with pytest.raises(RunDirectoryError, match=f"has {kind}.* {re.escape(repr(place))}, which"):
+            with pytest.raises(RunDirectoryError, match=f"has {re.escape(repr(place))}, no file or folder"):
                 opened(run, how)
         assert {file: file.stat() for file in (theirs, *theirs.iterdir())} == before
 
@@ -150,7 +150,7 @@ class TestTheDoor:
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).touch()
         for how in HOW:
-            with pytest.raises(RunDirectoryError, match="which SpeedRunner does not write there"):
+            with pytest.raises(RunDirectoryError, match="that SpeedRunner writes there"):
                 opened(run, how)
 
     @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ class TestTheDoor:
             opened(run, how)
         assert not [name for name in list_files(run) if "next" in name or "report" in name]
         (run / "mine").symlink_to("report")
-        with pytest.raises(RunDirectoryError, match="has a link 'mine'"):
+        with pytest.raises(RunDirectoryError, match="has 'mine'"):
             opened(run, "read")
 
     def test_lets_in_all_that_a_run_and_its_trackers_write(self, run: Path, tmp_path: Path) -> None:
