@@ -43,10 +43,11 @@ def playing_setup(overrides: Sequence[str]) -> Setup:
 
 
 def open_engine(
-    model_config: ModelConfig, config: Config, status: Status
+    model_config: ModelConfig, config: Config, status: Status, *, logs_steps: bool = False
 ) -> AbstractAsyncContextManager[Deployment]:
     """Open the engine of a model config. Raises `InvalidModelConfig`, `ServerFailed`."""
-    return deploy(model_config, config.serving, log=server_log(model_config), say=status, waiting=status)
+    log, options = server_log(model_config), config.serving
+    return deploy(model_config, options, log=log, say=status, waiting=status, logs_steps=logs_steps)
 
 
 def cache_of(deployment: Deployment) -> CacheConfig:

@@ -20,7 +20,6 @@ from serving.deployment import Deployment
 from serving.engine.capacity import CacheConfig
 from serving.engine.client import run_together
 from serving.engine.metrics import read_counters
-from serving.errors import ContextOverflow
 from serving.meter import LedgerRow, Spending
 from serving.model import Messages, Model
 from serving.model_config import ModelConfig, Role
@@ -35,10 +34,11 @@ from speedrunner.bench.engine import (
     open_engine,
 )
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
-from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.config.schema import Config
 from speedrunner.plain.console import Status
 
 PROBLEMS_SHOWN = 5
+TURNS = 8
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160
 SIBLINGS = 8
@@ -142,22 +142,18 @@ class CacheRequest(msgspec.Struct, frozen=True):
     reported: int
 
 
-async def measure_cache(model_config: ModelConfig, config: Config, turns: int, status: Status) -> Measurement:
-    """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
+async def measure_cache(model_config: ModelConfig, config: Config, status: Status) -> Measurement:
+    """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for another API."""
     async with open_engine(completions_api(model_config), config, status) as deployment:
-        try:
-            return await probe_cache(deployment, turns, status)
-        except ContextOverflow as error:
-            raise InvalidConfig(f"--turns {turns} is too many: {error}") from error
+        return await probe_cache(deployment, status)
 
 
-async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Measurement:
+async def probe_cache(deployment: Deployment, status: Status, turns: int = TURNS) -> Measurement:
     """Play a conversation of this many turns, then siblings of another one, then edits of their prefix.
 
     Raises:
         ServerFailed: the engine reports no cache.
-        ContextOverflow: the turns do not fit the model's context.
-        ServingError: the engine failed.
+        ServingError: the engine failed, or the turns do not fit the model's context.
     """
     model_config, cache = deployment.model_config, cache_of(deployment)
     parts: dict[str, list[CacheRequest]] = {"turn": [], "sibling": [], "edit": []}

@@ -86,7 +86,7 @@ def gpu(
 ) -> None:
     """Run all benchmarks of a model on this machine.
 
-    The steps are start, capacity, tool calls, prefix cache, utilisation and rollouts. Each prints its result
+    The steps are capacity, tool calls, prefix cache, utilisation and rollouts. Each prints its result
     at once. Exit status 1: a step failed, or a target is missed.
 
     Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --only tools,utilisation
@@ -196,7 +196,6 @@ def probe(
     overrides: EngineOverrides = None,
     count: Annotated[int, typer.Option(min=1, help="Tool calls in all.")] = 500,
     in_flight: Annotated[int, typer.Option(min=1, help="Tool calls at the same time.")] = 16,
-    turns: Annotated[int, typer.Option(min=2, help="Requests of the conversation, for `cache`.")] = 8,
     as_json: AsJson = False,
 ) -> None:
     """Test an engine's tool calls or its prefix cache.
@@ -212,4 +211,4 @@ def probe(
     if what == "tools":
         show_measured(lambda status: measure_tools(model_config, config, count, in_flight, status), as_json)
     else:
-        show_measured(lambda status: measure_cache(model_config, config, turns, status), as_json)
+        show_measured(lambda status: measure_cache(model_config, config, status), as_json)

@@ -142,7 +142,7 @@ async def test_all_calls_of_the_battery_are_valid(engine_server: Any) -> None:
 
 
 def test_the_cache_probe_finds_all_that_the_cache_can_give(vllm_endpoint: Endpoint) -> None:
-    probed = measure("probe", "cache", "model=tiny-random", f"serving.url={vllm_endpoint}", "--turns", "3")
+    probed = measure("probe", "cache", "model=tiny-random", f"serving.url={vllm_endpoint}")
     whole = probed["requests"][-1]
     assert whole["expected"] == whole["reported"] != 0
     assert probed["figures"][0]["value"] == 1.0

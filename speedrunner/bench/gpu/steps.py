@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from serving.deployment import Deployment, deploy, server_log
+from serving.deployment import Deployment
 from serving.engine.gpus import read_gpus
-from serving.engine.server import USUAL_CACHES
 from serving.engine.server_processes import server_processes
 from serving.errors import ServingError
 from serving.model_config import CONVOY_STEPS, ModelConfig
 from serving.probes.tool_battery import battery
 from serving.sizing import MATCH_UNIT, SEQUENCES, cache_on
-from speedrunner.bench.engine import cache_of, describe_cache
+from speedrunner.bench.engine import cache_of, describe_cache, open_engine
 from speedrunner.bench.gpu.utilisation import measure_utilisation
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
 from speedrunner.bench.probes import probe_cache, probe_tools
@@ -50,14 +47,14 @@ CONVOYS_LOSE, CONVOYS_GAIN = 1.5, 1.8
 """Time of a mixed step, in decode-only steps, below which convoys lose and above which they gain, by
 simulation."""
 
-CACHE_TURNS = 8
-"""Requests of the conversation that probes the cache."""
-
 LENGTHS = (8192, 32_768)
 """Lengths in tokens of the conversations that are counted, in addition to the whole context."""
 
 FAILURES = (ServingError, WorkerError, StorageError, RunStopped)
 """Errors of a step after which the others are played."""
+
+Play = Callable[[Deployment, Setup, Status], Awaitable[Measurement]]
+"""Measures on a running server; shows its current activity."""
 
 
 class BenchStep(NamedTuple):
@@ -66,83 +63,14 @@ class BenchStep(NamedTuple):
     Attributes:
         name: its name for `--only`.
         play: function that measures.
-        restarts: whether it starts the server itself; other steps find it running.
         kind: a common name of several steps, which `--only` also takes.
+        own: what the server of this step serves instead of the configured model.
     """
 
     name: str
-    play: Callable[[Bench], Awaitable[Measurement]]
-    restarts: bool = False
+    play: Play
     kind: str = ""
-
-
-@dataclass
-class Bench:
-    """The server, shared by all steps.
-
-    Attributes:
-        status: shows the current activity.
-        folder: empty folder for the compiled code of a cold start.
-        compiled: folder for the server's compiled code; `None`: the usual one.
-    """
-
-    setup: Setup
-    status: Status
-    folder: Path
-    compiled: Path | None = None
-    _deployment: Deployment | None = None
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-
-    @property
-    def deployment(self) -> Deployment:
-        """Return the running server's deployment."""
-        assert self._deployment is not None
-        return self._deployment
-
-    @property
-    def is_running(self) -> bool:
-        """Return whether the server runs and its process is alive."""
-        if self._deployment is None:
-            return False
-        return self._deployment.server is None or self._deployment.server.alive
-
-    async def start(self, model_config: ModelConfig | None = None) -> float:
-        """Start the server again, and return the seconds of the start.
-
-        Args:
-            model_config: what it serves instead of the configured model.
-
-        Raises `ServerFailed`, `InvalidModelConfig`.
-        """
-        await self.stop()
-        began, own = time.monotonic(), model_config or self.setup.model_config
-        deployed = deploy(
-            with_folder(own, self.compiled) if self.compiled else own,
-            self.setup.config.serving,
-            log=server_log(own),
-            say=self.status,
-            waiting=self.status,
-            logs_steps=True,
-        )
-        self._deployment = await self._stack.enter_async_context(deployed)
-        return time.monotonic() - began
-
-    async def stop(self) -> None:
-        """Stop the server if it runs."""
-        self._deployment = None
-        await self._stack.aclose()
-
-    async def play(self, step: BenchStep) -> Measurement:
-        """Return the result of a step; one that fails misses its only target. Raises the errors of `start`
-        for a step that needs a running server."""
-        if not step.restarts and not self.is_running:
-            await self.start()
-        try:
-            measured = await step.play(self)
-        except FAILURES as error:  # a server's further lines are in its log
-            reason = str(error).partition("\n")[0]
-            measured = Measurement(reason, figures=[MeasuredFigure("result", None, at_least=0)])
-        return replace(measured, title=f"{step.name}: {measured.title}")
+    own: ModelConfig | None = None
 
 
 async def play_steps(
@@ -154,25 +82,35 @@ async def play_steps(
 ) -> bool:
     """Play steps in order, and return whether all have a result and reach their targets.
 
-    The others follow a step that fails. The server is stopped at the end, whatever the reason.
+    A step that fails misses its only target, and the others follow. A server is used until it dies or a step
+    needs another one, and it is stopped at the end, whatever the reason.
 
     Args:
         show: called with each result at once; the title of a step that failed is its reason.
 
     Raises `ServerFailed`, `InvalidModelConfig`: the model's own server does not start.
     """
-    is_good = True
-    with tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder:
-        bench = Bench(setup, status, Path(folder))
-        try:
-            for number, step in enumerate(steps, start=1):
-                bench.status = prefix_status(status, f"step {number} of {len(steps)}, {step.name}")
-                with shutdown.unit(step.name):
-                    measured = await bench.play(step)
-                is_good = is_good and measured.met is not False
-                show(measured)
-        finally:
-            await bench.stop()
+    is_good, served, deployment = True, None, None
+    async with AsyncExitStack() as stack:
+        for number, step in enumerate(steps, start=1):
+            said = prefix_status(status, f"step {number} of {len(steps)}, {step.name}")
+            model_config = step.own or setup.model_config
+            with shutdown.unit(step.name):
+                try:
+                    is_dead = deployment and deployment.server and not deployment.server.alive
+                    if deployment is None or served is not model_config or is_dead:
+                        deployment, served = None, model_config
+                        await stack.aclose()
+                        engine = open_engine(model_config, setup.config, said, logs_steps=True)
+                        deployment = await stack.enter_async_context(engine)
+                    measured = await step.play(deployment, setup, said)
+                except FAILURES as error:  # a server's further lines are in its log
+                    if deployment is None and step.own is None:
+                        raise
+                    reason = str(error).partition("\n")[0]
+                    measured = Measurement(reason, figures=[MeasuredFigure("result", None, at_least=0)])
+            is_good = is_good and measured.met is not False
+            show(replace(measured, title=f"{step.name}: {measured.title}"))
     return is_good
 
 
@@ -193,53 +131,37 @@ def describe_environment(setup: Setup) -> Measurement:
     return Measurement(title, tables=[MeasuredTable("environment", rows)])
 
 
-def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
-    """Return the model config with a server that keeps compiled code in this folder."""
-    folders = {name: str(compiled.resolve() / name.lower()) for name in USUAL_CACHES}
-    server = msgspec.structs.replace(model_config.server, env={**model_config.server.env, **folders})
-    return msgspec.structs.replace(model_config, server=server)
-
-
 def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
     """Return the steps that a configuration allows.
 
-    A running server is not started again. Without prefix cache there is none to probe. Only a model
-    that can convoy has schedules to compare, and only on request.
+    Without prefix cache there is none to probe. Schedules are compared only on request, on servers that are
+    started here for a model that can convoy.
 
     Args:
         only: names or kinds of the steps to play; empty for all. Raises `InvalidConfig` if there is none.
     """
-    flags = setup.model_config.server.flags
-    levels = _levels(setup.model_config, LEVELS)
+    model_config = setup.model_config
+    levels = _levels(model_config, LEVELS)
     steps = [
-        BenchStep("start-cold", partial(measure_start, "cold"), restarts=True, kind="start"),
         BenchStep("capacity", measure_capacity),
         BenchStep("tools", partial(measure_tool_calls, levels[len(levels) // 2])),
-        BenchStep("cache-probe", lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status)),
-        BenchStep("utilisation", measure_load),
+        BenchStep("cache-probe", lambda deployment, _, status: probe_cache(deployment, status)),
+        BenchStep("utilisation", partial(measure_load, LOAD_LEVELS)),
         *(BenchStep(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
-        BenchStep("start-warm", partial(measure_start, "warm"), restarts=True, kind="start"),
-        *(
-            BenchStep(name, partial(measure_schedule, *schedule), restarts=True, kind="schedule")
-            for name, schedule in SCHEDULES.items()
-        ),
     ]
-    possible = [
-        step
-        for step in steps
-        if not (step.restarts and setup.config.serving.url is not None)
-        and not (step.name == "cache-probe" and flags.get("enable-prefix-caching") is False)
-        and not (step.kind == "schedule" and not setup.model_config.can_convoy)
-    ]
-    known = {name for step in possible for name in (step.name, step.kind)}
+    if model_config.server.flags.get("enable-prefix-caching") is False:
+        steps = [step for step in steps if step.name != "cache-probe"]
+    if model_config.can_convoy and setup.config.serving.url is None:
+        for name, (unit, convoy_steps) in SCHEDULES.items():
+            changed = model_config.with_flags({MATCH_UNIT: unit})
+            own = msgspec.structs.replace(changed, convoy_steps=convoy_steps)
+            steps.append(BenchStep(name, measure_schedule, kind="schedule", own=own))
     for name in only:
-        if name not in known:
-            raise InvalidConfig(
-                f"--only {name}: the steps here are {', '.join(step.name for step in possible)}"
-            )
+        if name not in {known for step in steps for known in (step.name, step.kind)}:
+            raise InvalidConfig(f"--only {name}: the steps here are {', '.join(step.name for step in steps)}")
     if only:
-        return [step for step in possible if {step.name, step.kind} & set(only)]
-    return [step for step in possible if step.kind != "schedule"]
+        return [step for step in steps if {step.name, step.kind} & set(only)]
+    return [step for step in steps if step.kind != "schedule"]
 
 
 def _levels(model_config: ModelConfig, levels: Sequence[int]) -> list[int]:
@@ -249,19 +171,10 @@ def _levels(model_config: ModelConfig, levels: Sequence[int]) -> list[int]:
     return sorted({min(level, taken) for level in levels})
 
 
-async def measure_start(kind: str, bench: Bench) -> Measurement:
-    """Start the server: `cold`, without compiled code as on a new machine, or `warm`."""
-    await bench.stop()
-    if kind == "cold":
-        bench.compiled = bench.folder
-    rows = [{"start": kind, "seconds": await bench.start()}]
-    return Measurement(f"start, {kind}", tables=[MeasuredTable("starts", rows, ("start", "seconds:.1f"))])
-
-
-async def measure_capacity(bench: Bench) -> Measurement:
+async def measure_capacity(deployment: Deployment, setup: Setup, status: Status) -> Measurement:
     """Compare how many conversations the engine's cache holds with the arithmetic of `serving.sizing`."""
-    model_config, cache = bench.deployment.model_config, cache_of(bench.deployment)
-    is_here = bench.deployment.server is not None or server_processes(bench.deployment.endpoint)
+    model_config, cache = deployment.model_config, cache_of(deployment)
+    is_here = deployment.server is not None or server_processes(deployment.endpoint)
     claim = cache_on(model_config, (await asyncio.to_thread(read_gpus)).usable if is_here else [])
     rows, ratios = list[dict[str, int]](), list[float]()
     for tokens in sorted({min(tokens, model_config.context) for tokens in (*LENGTHS, model_config.context)}):
@@ -276,39 +189,38 @@ async def measure_capacity(bench: Bench) -> Measurement:
     return found
 
 
-async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
+async def measure_tool_calls(
+    in_flight: int, deployment: Deployment, setup: Setup, status: Status
+) -> Measurement:
     """Send tool-call probes with many requests in flight, where the grammar costs most."""
-    async with bench.deployment.client(lambda row: None) as model:
+    async with deployment.client(lambda row: None) as model:
         role = model.model_config.role("actor")
-        return await probe_tools(model, role, len(battery()) + 2 * in_flight, in_flight, bench.status)
+        return await probe_tools(model, role, len(battery()) + 2 * in_flight, in_flight, status)
 
 
-async def measure_load(bench: Bench) -> Measurement:
+async def measure_load(
+    levels: Sequence[int], deployment: Deployment, setup: Setup, status: Status
+) -> Measurement:
     """Measure how busy the server is, with different numbers of episodes in flight."""
-    levels = _levels(bench.setup.model_config, LOAD_LEVELS)
-    found = await measure_utilisation(bench.deployment, bench.setup, levels, bench.status)
-    if levels[-1] < max(LOAD_LEVELS):
-        found.notes.append(f"The server takes {levels[-1]} sequences: no more were in flight.")
+    taken = _levels(setup.model_config, levels)
+    found = await measure_utilisation(deployment, setup, taken, status)
+    if taken[-1] < max(levels):
+        found.notes.append(f"The server takes {taken[-1]} sequences: no more were in flight.")
     return found
 
 
-async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:
+async def measure_rollout(
+    in_flight: int, deployment: Deployment, setup: Setup, status: Status
+) -> Measurement:
     """Play a rollout and its bare replay."""
-    return await measure_rollouts(bench.deployment, bench.setup, [in_flight], 1, bench.status, LEAST_JUDGED)
+    return await measure_rollouts(deployment, setup, [in_flight], 1, status, LEAST_JUDGED)
 
 
-async def measure_schedule(unit: int, convoy_steps: int, bench: Bench) -> Measurement:
-    """Measure how busy a server is with this match unit and these convoys."""
-    model_config = bench.setup.model_config
-    changed = model_config.with_flags({MATCH_UNIT: unit})
-    await bench.start(msgspec.structs.replace(changed, convoy_steps=convoy_steps))
-    try:
-        levels = _levels(model_config, SCHEDULE_LEVELS)
-        found = await measure_utilisation(bench.deployment, bench.setup, levels, bench.status)
-    finally:
-        await bench.stop()  # the next step has the configured server
-    measured = found.tables[0].rows
-    rows = [{"match unit": unit, "convoy steps": convoy_steps, **row} for row in measured]
+async def measure_schedule(deployment: Deployment, setup: Setup, status: Status) -> Measurement:
+    """Measure how busy a server is with its match unit and its convoys."""
+    found, served = await measure_load(SCHEDULE_LEVELS, deployment, setup, status), deployment.model_config
+    schedule = {"match unit": served.server.flags[MATCH_UNIT], "convoy steps": served.convoy_steps}
+    rows = [schedule | row for row in found.tables[0].rows]
     found.tables = [MeasuredTable("schedules", rows, turned=True)]
     mixed_ms, decode_ms = (rows[-1][f"{name} step, ms"] for name in ("mixed", "decode-only"))
     if mixed_ms and decode_ms:

@@ -33,7 +33,7 @@ async def probed(
     with kind(tokenizer) as server:
         options = ServiceOptions(url=str(server.endpoint))
         async with deploy(model_config, options, log=folder / "unused.log") as deployment:
-            return await probe_cache(deployment, turns, print)
+            return await probe_cache(deployment, print, turns)
 
 
 def requests(found: Measurement, part: str) -> list[CacheRequest]:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from serving.deployment import Deployment
 from serving.engine.capacity import CacheConfig
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import GpuReport
-from serving.errors import RequestFailed
+from serving.errors import RequestFailed, ServerDied
+from serving.model_config import ModelConfig
 from serving.sizing import fit
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu import steps as steps_module
 from speedrunner.bench.gpu.steps import (
-    Bench,
     BenchStep,
     describe_environment,
     describe_ratio,
     measure_capacity,
     play_steps,
     steps_of,
-    with_folder,
 )
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
@@ -46,13 +47,10 @@ def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
     setup = playing_setup(("model=qwen3.5-27b", "model.load_format=dummy"))
     on_h100 = replace(setup, model_config=fit(setup.model_config, [GPUS["H100"]]))
     assert [each.name for each in steps_of(on_h100)] == [
-        *("start-cold", "capacity", "tools", "cache-probe", "utilisation", "rollout-16", "rollout-32"),
-        "start-warm",
+        *("capacity", "tools", "cache-probe", "utilisation", "rollout-16", "rollout-32")
     ]
     assert [each.name for each in steps_of(on_h100, ["utilisation", "tools"])] == ["tools", "utilisation"]
-    with pytest.raises(
-        InvalidConfig, match=r"--only rollout-64: the steps here are start-cold, .*rollout-32"
-    ):
+    with pytest.raises(InvalidConfig, match=r"--only rollout-64: the steps here are capacity, .*rollout-32"):
         steps_of(on_h100, ["rollout-64"])
 
 
@@ -64,9 +62,7 @@ def test_schedules_are_compared_on_request_on_servers_of_our_own_that_can_convoy
     assert not set(schedules) & set(names(*model))
     attached = (*model, "serving.url=unix:/tmp/x/http")
     for overrides in (attached, ("model=qwen3-8b", "model.load_format=dummy"), ("model=tiny-random",)):
-        with pytest.raises(
-            InvalidConfig, match=r"--only schedule: the steps here are (start-cold, )?capacity"
-        ):
+        with pytest.raises(InvalidConfig, match=r"--only schedule: the steps here are capacity"):
             steps_of(playing_setup(overrides), ["schedule"])
 
 
@@ -80,12 +76,10 @@ def test_steps_that_cannot_be_played_are_left_out() -> None:
     every = names("model=tiny-random")
     assert "rollout-32" in every  # as many as the server takes
     assert set(every) - set(names("model=tiny-random", "model.prefix_caching=false")) == {"cache-probe"}
-    attached = names("model=tiny-random", "serving.url=http://127.0.0.1:1/v1")
-    assert set(every) - set(attached) == {"start-cold", "start-warm"}
 
 
 async def test_a_running_server_on_this_machine_is_compared_with_the_claim_for_its_gpus(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment: Any = SimpleNamespace(
         server=None,
@@ -93,14 +87,12 @@ async def test_a_running_server_on_this_machine_is_compared_with_the_claim_for_i
         model_config=fit(playing_setup(["model=qwen3.5-27b"]).model_config, [GPUS["H100"]]),
         replicas=[SimpleNamespace(cache=CacheConfig(784, 400, True, 16, hybrid=True))],
     )
-    bench._deployment = deployment
     monkeypatch.setattr(steps_module, "read_gpus", lambda: GpuReport(installed=[GPUS["H100"]]))
     for found, expected in ([object()], [17, 7, 2]), ([], [None] * 3):
         monkeypatch.setattr(steps_module, "server_processes", lambda endpoint, found=found: found)
-        measured = await measure_capacity(bench)
+        measured = await measure_capacity(deployment, setup, print)
         assert [row.get("claimed") for row in measured.tables[0].rows] == expected
         assert measured.met is (True if found else None)
-    bench._deployment = None
 
 
 async def run(setup: Setup, *steps: BenchStep, status: Status = lambda line: None) -> list[Measurement]:
@@ -136,17 +128,11 @@ def setup(corridor: Runs) -> Setup:
     return playing_setup(corridor(script()).overrides())
 
 
-@pytest.fixture
-def bench(setup: Setup, tmp_path: Path) -> Bench:
-    return Bench(setup, lambda line: None, tmp_path)
-
-
 async def test_the_others_follow_a_step_that_fails(setup: Setup) -> None:
-    async def fail(bench: Bench) -> Measurement:
+    async def fail(deployment: Deployment, setup: Setup, status: Status) -> Measurement:
         raise RequestFailed("the engine said no\n  log: x")
 
-    async def succeed(bench: Bench) -> Measurement:
-        assert bench.is_running
+    async def succeed(deployment: Deployment, setup: Setup, status: Status) -> Measurement:
         return Measurement("done")
 
     failed, done = await run(setup, BenchStep("a", fail), BenchStep("b", succeed))
@@ -154,30 +140,41 @@ async def test_the_others_follow_a_step_that_fails(setup: Setup) -> None:
     assert (done.title, done.met) == ("b: done", None)
 
 
-async def test_the_server_is_stopped_after_an_interruption(setup: Setup) -> None:
-    shutdown, seen = Shutdown(lambda line: None), list[Bench]()
+async def test_a_step_has_a_server_that_lives_and_serves_what_it_needs(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[str]()
+    other = setup.model_config.with_flags({"seed": 1})
 
-    async def interrupted(bench: Bench) -> Measurement:
-        seen.append(bench)
+    @asynccontextmanager
+    async def open_engine(model_config: ModelConfig, *_: object, **options: bool) -> AsyncIterator[Any]:
+        name = "other" if model_config is other else "usual"
+        opened.append(f"{name} starts")
+        try:
+            yield SimpleNamespace(server=SimpleNamespace(alive=True))
+        finally:
+            opened.append(f"{name} is stopped")
+
+    async def play(deployment: Any, setup: Setup, status: Status) -> Measurement:
+        return Measurement("done")
+
+    async def kill(deployment: Any, setup: Setup, status: Status) -> Measurement:
+        deployment.server.alive = False
+        raise ServerDied("the engine died")
+
+    async def interrupt(deployment: Any, setup: Setup, status: Status) -> Measurement:
         shutdown._on_signal(2)
         return await asyncio.Future()
 
+    monkeypatch.setattr(steps_module, "open_engine", open_engine)
+    steps = [BenchStep("a", play), BenchStep("b", kill), BenchStep("c", play)]
+    steps += [BenchStep("d", play, own=other), BenchStep("e", interrupt, own=other)]
+    shutdown, shown = Shutdown(lambda line: None), list[Measurement]()
     with pytest.raises(Interrupted):
-        await shutdown.run(
-            play_steps(
-                setup, [BenchStep("a", interrupted)], lambda line: None, shutdown, lambda measured: None
-            )
-        )
-    assert not seen[0].is_running
-
-
-def test_a_cold_start_has_an_own_folder_for_compiled_code(bench: Bench) -> None:
-    before = bench.setup.model_config.server.env
-    after = with_folder(bench.setup.model_config, bench.folder).server.env
-    added = {name: after[name] for name in after.keys() - before}
-    assert {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"} <= added.keys()
-    assert all(str(path).startswith(f"{bench.folder.resolve()}/") for path in added.values())
-    assert len(set(added.values())) == len(added)
+        await shutdown.run(play_steps(setup, steps, lambda line: None, shutdown, shown.append))
+    assert [measured.met for measured in shown] == [None, False, None, None]
+    usual = ["usual starts", "usual is stopped"]
+    assert opened == [*usual, *usual, "other starts", "other is stopped"]
 
 
 def test_the_environment_names_model_and_software(setup: Setup) -> None:
