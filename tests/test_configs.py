@@ -36,7 +36,6 @@ APART = ("experiment", "scale", "cluster", "preset")
 """Folders whose files are no groups: lists of runs, and settings for these; see test_grid.py and
 cluster/test_settings.py."""
 COMPOSED = [file for file in FILES if file.partition("/")[0] not in APART]
-OWN = {"env": "tests.toy_env:Corridor", "method": "speedrunner.methods.react:ReAct"}
 
 
 def content(file: str) -> dict[str, Any]:
@@ -48,9 +47,7 @@ def content(file: str) -> dict[str, Any]:
 def choices(file: str) -> list[str]:
     """The overrides that choose a file."""
     group, _, choice = file.removesuffix(".yaml").rpartition("/")
-    if not group:
-        return []
-    return [f"{group}={choice}", *([f"{group}.name={OWN[group]}"] if choice == "custom" else [])]
+    return [f"{group}={choice}"] if group else []
 
 
 def used(file: str) -> None:
@@ -117,7 +114,6 @@ def with_options(registry: Registry[Any]) -> dict[str, Any]:
 
 def test_each_environment_has_a_file_with_all_its_options() -> None:
     files = {file.stem: content(f"env/{file.name}") for file in (CONFIGS / "env").iterdir()}
-    assert files.pop("custom") == {"name": "???"}
     assert files["crafter"].pop("seed") == "${run.seed}"  # it chooses the worlds (paper, Appendix D.1)
     files["crafter"]["seed"] = 0
     assert files == {
@@ -127,7 +123,6 @@ def test_each_environment_has_a_file_with_all_its_options() -> None:
 
 def test_each_method_has_a_file_with_all_its_options() -> None:
     files = {file.stem: content(f"method/{file.name}") for file in (CONFIGS / "method").iterdir()}
-    assert files.pop("custom") == {"name": "???"}
     assert files == with_options(methods.REGISTRY)
 
 

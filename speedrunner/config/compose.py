@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,15 @@ from typing import Any
 import msgspec
 
 from serving.model_configs import MODELS, describe_model_name
-from speedrunner.config.names import CONFIGS, choose, describe_start, read_mapping, read_source, run_name
+from speedrunner.config.names import (
+    CONFIGS,
+    SEED,
+    choose,
+    describe_start,
+    read_mapping,
+    read_source,
+    run_name,
+)
 from speedrunner.config.schema import (
     ClassConfig,
     Config,
@@ -20,7 +27,7 @@ from speedrunner.config.schema import (
     from_mapping,
     to_mapping,
 )
-from speedrunner.plain.plain_records import as_written, flat, keys_of, suggest, unknown_key
+from speedrunner.plain.plain_records import as_written, keys_of, suggest, unknown_key
 from speedrunner.plain.plain_yaml import NotPlain, read_value
 
 GROUPS = ("env", "method", "model", "prices", "sandbox")
@@ -47,11 +54,6 @@ YAML = (".yaml", ".yml")
 PRICE_KEYS = keys_of(PricesConfig)
 PRICE_LIST = "; a price list has uncached, cached and output: USD of a million tokens"
 
-_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-
-_OWN = "custom"
-"""The file of an open group that a `package.module:Class` selects."""
-
 
 def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
     """Compose and check a configuration.
@@ -60,7 +62,7 @@ def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
         overrides: `env=babyai` selects a file of a group, `run.rollouts=20` sets a value (`read_value`),
             `env=package.module:Class` selects a user's environment (or method), with options that are set
             like any other. `preset=paper` sets the values of a file, unless others do. Mappings are
-            merged, lists are replaced. A value may refer to another: `${run.seed}`.
+            merged, lists are replaced.
         base: an existing run's configuration, which replaces the defaults; selecting a group nevertheless
             replaces its whole section.
 
@@ -84,7 +86,8 @@ def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
     for group, choice in choices.items():
         file = Path(choice) if choice.endswith(YAML) else CONFIGS / group / f"{choice}.yaml"
         try:
-            chosen = {"name": choice} if group == "model" else read_mapping(file)
+            is_name = group == "model" or (group in OPEN_GROUPS and ":" in choice)
+            chosen = {"name": choice} if is_name else read_mapping(file)
             if group == "prices" and (unknown := [key for key in chosen if key not in PRICE_KEYS]):
                 raise InvalidConfig(f"{file} has the unknown key {unknown[0]}")
         except InvalidConfig as error:
@@ -92,15 +95,12 @@ def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
         _merge(content, {group: chosen})
     for key, value in settings:
         _merge(content, _nest(key, value))
-    for key in sorted(key for key, value in flat(content).items() if value == "???"):
-        section = key.partition(".")[0]
-        how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
-        raise InvalidConfig(f"{key} is missing{how}")
-    content = _resolve_references(content, flat(content))
     run = content.get("run")
     if unnamed := isinstance(run, dict) and run.get("dir") is None:
         content["run"] = {**run, "dir": "runs"}
     config = from_mapping(content)
+    options = {key: config.run.seed if value == SEED else value for key, value in config.env.options.items()}
+    config = msgspec.structs.replace(config, env=ClassConfig(config.env.name, options))
     if base is None or config.run.start_from != base.run.start_from:
         config = msgspec.structs.replace(config, start=describe_start(config, read_source(config)))
     path = Path("runs", run_name(config)) if unnamed else Path(config.run.dir).expanduser()
@@ -120,15 +120,14 @@ def name_method(overrides: Sequence[str]) -> str:
 def group_choices(group: str) -> dict[str, Path]:
     """Return the values of `GROUP=`, sorted, with the file of each; see `ELSEWHERE` for more."""
     folder = MODELS if group == "model" else CONFIGS / group
-    files = {path.stem: path for path in folder.glob("*.yaml")}
-    return {name: files[name] for name in sorted(files) if name != _OWN}
+    return dict(sorted((file.stem, file) for file in folder.glob("*.yaml")))
 
 
 def group_file(group: str, choice: object) -> Path:
     """Return the file of a group's choice. Raises `InvalidConfig`."""
     files = group_choices(group)
     if choice not in files:
-        raise _unknown_choice(group, choice)
+        raise _unknown_choice(group, as_written(choice))
     return files[str(choice)]
 
 
@@ -148,22 +147,6 @@ def _merge(into: dict[str, Any], changes: Mapping[str, Any], prefix: str = "") -
             raise InvalidConfig(f"{prefix}{key} takes another kind of value: a list or a mapping")
         else:
             into[key] = value
-
-
-def _resolve_references(value: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Return a value with the references in it, such as `${run.seed}`, replaced by what they refer to."""
-    if isinstance(value, dict):
-        return {
-            name: _resolve_references(item, values, f"{key}.{name}".strip("."))
-            for name, item in value.items()
-        }
-    if not isinstance(value, str):
-        return value
-    if unknown := [name for name in _REFERENCE.findall(value) if name not in values]:
-        raise InvalidConfig(f"{key}: there is no key `{unknown[0]}`, to which {as_written(value)} refers")
-    if whole := _REFERENCE.fullmatch(value):
-        return values[whole[1]]
-    return _REFERENCE.sub(lambda match: as_written(values[match[1]]), value)
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
@@ -194,19 +177,11 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
             continue
         if key in choices:
             raise InvalidConfig(f"{text}: {key} is set twice")
-        if key == "model" and isinstance(value, str) and value.endswith(YAML):
-            settings.append(("model.name", value))
-        elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
-            choices[key] = _OWN
-            settings.append((f"{key}.name", value))
-        elif isinstance(value, str) and (
-            value in group_choices(key)
-            or (key in OPEN_GROUPS and value == _OWN)
-            or (key == "prices" and value.endswith(YAML))
-        ):
-            choices[key] = value
-        else:
-            raise _unknown_choice(key, value)
+        choice = as_written(value)
+        is_own = ":" in choice if key in OPEN_GROUPS else key in ELSEWHERE and choice.endswith(YAML)
+        if not is_own and choice not in group_choices(key):
+            raise _unknown_choice(key, choice)
+        choices[key] = choice
     return choices, settings
 
 
@@ -217,13 +192,13 @@ def check_blanks(text: str) -> None:
         raise InvalidConfig(f"cannot read {text!r}: write {key.strip()}={written.strip()}")
 
 
-def _unknown_choice(group: str, value: object) -> InvalidConfig:
-    if group == "model" and (is_model := describe_model_name(as_written(value))):
+def _unknown_choice(group: str, choice: str) -> InvalidConfig:
+    if group == "model" and (is_model := describe_model_name(choice)):
         return InvalidConfig(is_model)
     known = group_choices(group)
-    near = suggest(as_written(value), known)
+    near = suggest(choice, known)
     names = ", ".join(known)
     if len(names) > LISTED_CHARS and group in ("model", "experiment"):
         names = f"`speedrunner list {group}s`"
     there_are = names + (f", or {ELSEWHERE[group]}" if group in ELSEWHERE else "")
-    return InvalidConfig(f"{group}={as_written(value)} is unknown{near}; choices: {there_are}")
+    return InvalidConfig(f"{group}={choice} is unknown{near}; choices: {there_are}")

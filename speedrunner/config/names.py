@@ -33,7 +33,7 @@ from speedrunner.config.schema import (
 CONFIGS = CHECKOUT / "configs"
 
 SEED = "${run.seed}"
-"""Value for the run's seed in files of `configs/`; the seed is named separately."""
+"""Value for the run's seed in files of environments; the seed is named separately."""
 
 SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
