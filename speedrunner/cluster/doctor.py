@@ -26,8 +26,6 @@ from speedrunner.plain.console import Status
 from speedrunner.plain.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.plain.slurm import time_left_s
 from speedrunner.runs.identity import confinement
-from speedrunner.store.files import StorageError
-from speedrunner.store.stored_run import RunFiles
 from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.sandbox.isolation import SandboxError
 from speedrunner.workers.worker_pool import available_mb, needed_mb, worker_mb
@@ -52,8 +50,7 @@ def slurm(needs: Needs) -> Iterator[Finding]:
 
 def model_files(needs: Needs) -> Iterator[Finding]:
     """Check that each model's weights and tokenizer are here, or the key of a hosted one."""
-    models = {model.base_url or model_path(model): model for model in reversed(needs.model_configs)}
-    for model_config in reversed(models.values()):
+    for model_config in needs.models:
         name = f"files of {model_config.name}"
         if not model_config.hosted:
             yield _check_files(name, model_config, needs)
@@ -145,22 +142,16 @@ def environments(needs: Needs) -> Iterator[Finding]:
 
 
 def run_folders(needs: Needs) -> Iterator[Finding]:
-    """Check that runs can be written: the folder, its earlier records, the disk space."""
-    elsewhere = "choose another folder with run.dir=..., or --dir for a list"
-    runs = [Path(setup.config.run.dir).absolute() for setup in needs.setups]
-    for folder in dict.fromkeys(path.parent for path in runs):
+    """Check that runs can be written: the folder, the disk space."""
+    for folder in dict.fromkeys(Path(setup.config.run.dir).absolute().parent for setup in needs.setups):
         name, base = f"folder {folder}", _nearest(folder)
         try:
             with tempfile.NamedTemporaryFile(dir=base, prefix=".speedrunner-doctor-") as file:
                 file.write(bytes(WRITTEN))
         except OSError as error:
-            yield failure(name, f"cannot be written ({error.strerror or error})", elsewhere)
+            text = f"cannot be written ({error.strerror or error})"
+            yield failure(name, text, "choose another folder with run.dir=..., or --dir for a list")
             continue
-        for path in (path for path in runs if path.parent == folder and path.exists()):
-            try:
-                RunFiles(path).check()
-            except (StorageError, OSError) as error:
-                yield failure(f"run {path}", str(error), elsewhere)
         yield ok(name, f"{shutil.disk_usage(base).free / 1e9:.1f} GB free")
 
 
@@ -195,32 +186,19 @@ CHECKS: dict[str, Check] = {
 """The checks by the text that is shown while they run."""
 
 
-def examine(
-    needs: Needs,
-    status: Status,
-    say: Callable[[Finding], None],
-    checks: dict[str, Check] = CHECKS,
-) -> Report:
-    """Check this machine. A check that breaks is a finding as well.
+def examine(needs: Needs, status: Status, say: Callable[[Finding], None]) -> Report:
+    """Check this machine.
 
     Args:
         status: shows the running check.
         say: called with each finding.
     """
     findings: list[Finding] = []
-
-    def add(finding: Finding) -> None:
-        say(finding)
-        findings.append(finding)
-
-    for name, check in checks.items():
+    for name, check in CHECKS.items():
         status(f"checking {name}")
-        try:
-            for finding in check(needs):
-                add(finding)
-        except Exception as error:
-            text = f"could not be checked: {type(error).__name__}: {error}"
-            add(failure(name, text, "report this line with the output of `speedrunner --version`"))
+        for finding in check(needs):
+            say(finding)
+            findings.append(finding)
     return report(socket.gethostname(), findings)
 
 

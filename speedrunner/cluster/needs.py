@@ -46,6 +46,15 @@ class Needs:
         return list_once(setup.model_config for setup in self.setups)
 
     @property
+    def models(self) -> list[ModelConfig]:
+        """The models, each folder and address once, even if model configs share it."""
+        models = dict[str, ModelConfig]()
+        for model_config in self.model_configs:
+            place = model_config.base_url or weights.model_path(model_config)
+            models.setdefault(place, model_config)
+        return list(models.values())
+
+    @property
     def gpus(self) -> int:
         """Most GPUs that the server of one run takes."""
         return max(setup.needed_gpus for setup in self.setups)
@@ -143,13 +152,8 @@ def open_task(env: ClassConfig) -> str:
 
 
 def _steps(needs: Needs, status: Status) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield the name and the function of each step; each model's folder once, even if model configs share
-    it."""
-    models = {
-        model_config.base_url or weights.model_path(model_config): model_config
-        for model_config in needs.model_configs
-    }
-    for model_config in models.values():
+    """Yield the name and the function of each step."""
+    for model_config in needs.models:
         yield f"model {model_config.name}", partial(_model, model_config, status)
     for env in needs.environments:
         yield f"environment {env.name}", partial(open_task, env)

@@ -16,13 +16,11 @@ from serving.model_configs import CHECKOUT
 from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.cluster.jobs import JobPart, JobStatus, Submitted, job_status, note_jobs
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.plain.slurm import SlurmRefused, run_slurm
+from speedrunner.plain.slurm import run_slurm
 from speedrunner.runs.planned_runs import PlannedRun
 from speedrunner.store.files import FOLDER_MODE, explain_errors, make_folder
 
 TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
-TOO_LARGE = "node configuration is not available"
-"""In Slurm's answer if no node has what a job asks for."""
 
 LOGS = "jobs"
 """The folder of jobs' logs, next to the runs."""
@@ -153,13 +151,7 @@ def submit(array: Array, root: Path) -> list[JobPart]:
         for name, value in os.environ.items()
         if PASSED.fullmatch(name) and not is_set.fullmatch(name)
     }
-    try:
-        submitted = run_slurm("sbatch", "--parsable", text=array.script, environment=environment)
-    except SlurmRefused as error:
-        if TOO_LARGE not in str(error):
-            raise
-        remedy = "no node has the cluster.cpus, cluster.memory_gb and GPUs of a job"
-        raise SlurmRefused(f"{error}; {remedy}") from None
+    submitted = run_slurm("sbatch", "--parsable", text=array.script, environment=environment)
     number = submitted.strip().partition(";")[0]
     jobs = [
         JobPart(f"{number}_{part}", str(logs.resolve() / f"{number}_{part}.log"), runs)

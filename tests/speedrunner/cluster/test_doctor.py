@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +19,9 @@ from msgspec import structs
 
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster import doctor
-from speedrunner.cluster.doctor import examine, gpus, model_files, sandboxes, servers
-from speedrunner.cluster.needs import Needs, find_needs
-from speedrunner.plain.findings import Finding, ok
+from speedrunner.cluster.doctor import gpus, model_files, sandboxes, servers
+from speedrunner.cluster.needs import find_needs
+from speedrunner.plain.findings import Finding
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
 from tests.gpu_kinds import A100, H100, SECOND, fake_driver
@@ -36,24 +35,6 @@ from speedrunner.cluster.needs import find_needs
 (found,) = sandboxes(find_needs([]))
 print(found.level, found.text, found.remedy, sep="\\n")
 """
-
-
-def good(needs: Needs) -> Iterator[Finding]:
-    yield ok("good", "as it should be")
-
-
-def broken(needs: Needs) -> Iterator[Finding]:
-    yield ok("broken", "so far")
-    raise RuntimeError("what\nnobody expects")
-
-
-def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
-    found = examine(find_needs([]), print, lambda each: None, {"broken": broken, "good": good})
-    assert not found.passed
-    assert [each.level for each in found.findings] == ["ok", "failed", "ok"]
-    line, remedy = found.findings[1].lines()
-    assert line == "FAILED       broken: could not be checked: RuntimeError: what nobody expects"
-    assert "report this line" in remedy
 
 
 @pytest.mark.process
@@ -182,34 +163,21 @@ def test_a_limit_of_the_address_space_needs_no_preparation() -> None:
     assert text.endswith(": raise the limit (ulimit -v unlimited)")
 
 
-def run_folder(path: Path | str) -> dict[str, Finding]:
-    return {each.name.split()[0]: each for each in doctor.run_folders(find_needs([f"run.dir={path}/one"]))}
-
-
-class TestRunFolders:
-    def test_one_that_can_be_written_is_left_as_it_was(self, tmp_path: Path) -> None:
-        found = run_folder(tmp_path)
-        assert [each.level for each in found.values()] == ["ok"]
-        assert list(tmp_path.iterdir()) == []
-
-    def test_one_that_cannot_be_written(self) -> None:
-        found = run_folder("/proc/runs")["folder"]
-        assert found.level == "failed"
-        assert found.text.startswith("cannot be written (")
-
-    def test_a_run_of_another_format_cannot_be_resumed(self, tmp_path: Path) -> None:
-        (tmp_path / "one").mkdir()
-        (tmp_path / "one/config.yaml").write_text("{}")
-        (tmp_path / "one/state.json").write_text('{"format": 1}')
-        found = run_folder(tmp_path)
-        assert {name: each.level for name, each in found.items()} == {"run": "failed", "folder": "ok"}
-        assert "state.json has format 1, but this version of SpeedRunner reads" in found["run"].text
-
-
 def the(check: object, *given: str) -> Finding:
     (found,) = check(find_needs(given))  # type: ignore[operator]
     assert isinstance(found, Finding)
     return found
+
+
+def test_a_run_s_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
+    assert the(doctor.run_folders, f"run.dir={tmp_path}/one").level == "ok"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_s_folder_that_cannot_be_written() -> None:
+    found = the(doctor.run_folders, "run.dir=/proc/runs/one")
+    assert found.level == "failed"
+    assert found.text.startswith("cannot be written (")
 
 
 class OneModel(BaseHTTPRequestHandler):

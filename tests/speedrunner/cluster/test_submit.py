@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -139,80 +138,6 @@ class TestAScript:
         assert (done.stdout.strip() == str(own)) is is_used
 
 
-COMPILING = """for kernel in mine $KERNEL; do
-    [ -s $SPEEDRUNNER_CACHE/triton/$kernel ] && continue
-    echo "compiling $kernel"
-    mkdir -p $SPEEDRUNNER_CACHE/triton && echo code > $SPEEDRUNNER_CACHE/triton/$kernel
-done"""
-KILLED = """/usr/bin/tar "$@"
-for file in triton/*; do : > $file; done
-kill -KILL 0"""
-"""A `tar` in whose middle the whole job is killed, while its files are truncated."""
-
-
-class TestCompiledCode:
-    """Jobs share what they compile for one kind of GPU through an archive."""
-
-    @pytest.fixture
-    def programs(self, folder: Path) -> Path:
-        (folder / "job.sbatch").write_text(printed("model=tiny", "cluster.scratch=$NODE", *CPU))
-        self.stand_in(folder / "bin", "srun", COMPILING)
-        self.stand_in(folder / "bin", "nvidia-smi", 'echo "NVIDIA $GPU"')
-        return folder / "bin"
-
-    def stand_in(self, programs: Path, name: str, text: str) -> None:
-        programs.mkdir(exist_ok=True)
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-
-    def play(
-        self, programs: Path, node: int, gpu: str = "H100", kernel: str = ""
-    ) -> subprocess.CompletedProcess[str]:
-        """A job on a node, in a process group of its own."""
-        (place := programs.parent / f"node{node}").mkdir(exist_ok=True)
-        own = {"NODE": str(place), "GPU": gpu, "KERNEL": kernel, "PATH": f"{programs}:/usr/bin:/bin"}
-        numbers = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1", "SLURM_CPUS_PER_TASK": "1"}
-        return subprocess.run(
-            ["bash", "job.sbatch"],
-            cwd=programs.parent,
-            env={**own, **numbers},
-            capture_output=True,
-            text=True,
-            start_new_session=True,
-        )
-
-    def test_a_job_finds_what_another_compiled_for_the_same_gpu_on_another_node(self, programs: Path) -> None:
-        def compiled(node: int, gpu: str, kernel: str = "") -> str:
-            job = self.play(programs, node, gpu, kernel)
-            assert (job.returncode, job.stderr) == (0, "")
-            return job.stdout
-
-        assert compiled(1, "H100 80GB") == "compiling mine\n"
-        assert compiled(2, "H100 80GB") == ""
-        assert compiled(3, "A100") == "compiling mine\n"
-        assert compiled(4, "H100 80GB", "other") == "compiling other\n"
-        assert compiled(5, "H100 80GB", "other") == ""
-        names = sorted(path.name for path in (programs.parent / ".cache").iterdir())
-        assert names == ["compiled-NVIDIA_A100_.tar", "compiled-NVIDIA_H100_80GB_.tar"]
-
-    def test_a_job_that_is_killed_while_it_unpacks_leaves_nothing_in_the_cache(self, programs: Path) -> None:
-        self.play(programs, 1)
-        self.stand_in(programs, "tar", KILLED)
-        assert self.play(programs, 2).returncode == -signal.SIGKILL
-        (programs / "tar").unlink()
-        assert self.play(programs, 2).stdout == ""
-        (cache,) = (programs.parent / "node2").iterdir()
-        assert [path.name for path in cache.iterdir()] == ["triton"]
-
-    def test_a_damaged_archive_is_not_used_and_is_replaced(self, programs: Path) -> None:
-        self.play(programs, 1)
-        (archive,) = (programs.parent / ".cache").iterdir()
-        archive.write_bytes(archive.read_bytes().replace(b"code", b"CODE"))
-        job = self.play(programs, 2)
-        assert job.stdout == "triton/mine: FAILED\ncompiling mine\n"
-        assert self.play(programs, 3).stdout == ""
-
-
 def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
     Path("runs.yaml").write_text("- {env: babyai, method: react, model: [qwen3.5-27b, qwen3.5-27b-2gpu]}\n")
     scripts = re.split(r"^(?=#!)", printed(*GPU), flags=re.MULTILINE)[1:]
@@ -299,8 +224,6 @@ class TestSubmitting:
         reasons = {"no sbatch": refused(*self.GIVEN)}
         stand_in(folder, "sbatch", refuses="invalid partition specified: a100")
         reasons["sbatch refuses"] = refused(*self.GIVEN)
-        stand_in(folder, "sbatch", refuses="Requested node configuration is not available")
-        reasons["no node is large enough"] = refused(*self.GIVEN)
         assert not (folder / "out" / JOBS).exists()
         golden("cluster/refused_submissions.txt", table(reasons))
 
