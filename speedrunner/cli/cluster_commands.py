@@ -52,7 +52,7 @@ def prepare(what: RunOrList = None) -> None:
 def doctor(what: RunOrList = None, folder: RunsFolder = None, as_json: AsJson = False) -> None:
     """Check this machine before a run and say how to fix problems.
 
-    Checked are files, GPUs, engine, sandbox, Java, folders and memory. Each line says ok, warning or
+    Checked are files, GPUs, sandbox, Java, folders and memory. Each line says ok, warning or
     FAILED. No server is started and nothing is downloaded. Exit status 1: a check failed. On a cluster,
     check a compute node through srun.
 

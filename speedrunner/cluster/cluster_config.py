@@ -17,20 +17,7 @@ from speedrunner.plain.plain_yaml import NotPlain, read_value
 # sbatch gives blanks, quotes, backslashes and # in an option a special meaning.
 Word = Annotated[
     str,
-    msgspec.Meta(
-        pattern=r"""^[^\s"'\\#-][^\s"'\\#]*\Z""", description="one word without quotes, backslashes or #"
-    ),
-]
-SbatchOption = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r"""^--[a-z][^\s"'\\#]*\Z""",
-        description="an option of sbatch without blanks, quotes, backslashes or #, such as --qos=long",
-    ),
-]
-Place = Annotated[
-    str,
-    msgspec.Meta(pattern=r"^[\w./$:{}@+-]+\Z", description="a path without blanks; may name variables"),
+    msgspec.Meta(pattern=r"""^[^\s"'\\#]+\Z""", description="one word without quotes, backslashes or #"),
 ]
 
 
@@ -50,7 +37,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             `apptainer exec --nv image.sif`; `None` for the installation that submits.
         scratch: a folder on the node's own disk, for caches and sockets; may name variables of the job.
             `None`: $SLURM_TMPDIR, $TMPDIR or /tmp.
-        options: further options of sbatch. One that requests memory, GPUs or time replaces this program's.
+        options: further options of sbatch, such as `--qos=long`. One that requests memory, GPUs or time
+            replaces this program's.
     """
 
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)]
@@ -61,8 +49,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     account: Word | None = None
     setup: str = ""
     container: str | None = None
-    scratch: Place | None = None
-    options: list[SbatchOption] = []
+    scratch: Word | None = None
+    options: list[Word] = []
 
 
 class Site(NamedTuple):

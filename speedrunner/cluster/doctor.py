@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import socket
@@ -12,14 +11,12 @@ from pathlib import Path
 
 from envs import EnvironmentFault
 from serving import weights
-from serving.engine.endpoint import attach
 from serving.engine.gpus import GpuReport, read_gpus
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.gpu_check import check_gpus
 from serving.model_config import ModelConfig
 from serving.model_files import check_files
 from serving.options import ServiceOptions, running_endpoint
-from serving.sizing import adopt
 from serving.weights import model_path
 from speedrunner.cluster.needs import Needs, list_once, open_task
 from speedrunner.plain.console import Status
@@ -62,21 +59,6 @@ def model_files(needs: Needs) -> Iterator[Finding]:
             )
         except (InvalidModelConfig, ServerFailed) as error:
             remedy = f"export {model_config.api_key_env or 'the key'}=..., also in the job"
-            yield failure(name, str(error), remedy)
-
-
-def servers(needs: Needs) -> Iterator[Finding]:
-    """Check that each named server runs and serves its model."""
-    for model_config, options in list_once(setup.service for setup in needs.setups):
-        if options.url is None or model_config.hosted:
-            continue
-        name = f"server of {model_config.name}"
-        try:
-            if endpoint := running_endpoint(model_config, options):
-                adopted = adopt(model_config, asyncio.run(attach(endpoint, model_config.name)), endpoint)
-                yield ok(name, f"{endpoint} serves it with a context of {adopted.context:,} tokens")
-        except (InvalidModelConfig, ServerFailed) as error:
-            remedy = "serve this model there, correct serving.url or its key, or remove it to start a server"
             yield failure(name, str(error), remedy)
 
 
@@ -176,7 +158,6 @@ def memory(needs: Needs) -> Iterator[Finding]:
 CHECKS: dict[str, Check] = {
     "Slurm": slurm,
     "model files": model_files,
-    "servers": servers,
     "GPUs": gpus,
     "sandbox": sandboxes,
     "environments": environments,

@@ -22,7 +22,6 @@ from speedrunner.config.schema import (
     ClassConfig,
     Config,
     InvalidConfig,
-    PricesConfig,
     default_mapping,
     from_mapping,
     to_mapping,
@@ -50,9 +49,6 @@ LISTED_CHARS = 80
 """Maximum characters of the choices in an error."""
 
 YAML = (".yaml", ".yml")
-
-PRICE_KEYS = keys_of(PricesConfig)
-PRICE_LIST = "; a price list has uncached, cached and output: USD of a million tokens"
 
 
 def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
@@ -85,14 +81,8 @@ def compose(overrides: Sequence[str], *, base: Config | None = None) -> Config:
         content = {key: part for key, part in to_mapping(base).items() if key not in choices}
     for group, choice in choices.items():
         file = Path(choice) if choice.endswith(YAML) else CONFIGS / group / f"{choice}.yaml"
-        try:
-            is_name = group == "model" or (group in OPEN_GROUPS and ":" in choice)
-            chosen = {"name": choice} if is_name else read_mapping(file)
-            if group == "prices" and (unknown := [key for key in chosen if key not in PRICE_KEYS]):
-                raise InvalidConfig(f"{file} has the unknown key {unknown[0]}")
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{error}{PRICE_LIST if group == 'prices' else ''}") from None
-        _merge(content, {group: chosen})
+        is_name = group == "model" or (group in OPEN_GROUPS and ":" in choice)
+        _merge(content, {group: {"name": choice} if is_name else read_mapping(file)})
     for key, value in settings:
         _merge(content, _nest(key, value))
     run = content.get("run")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +16,7 @@ from msgspec import structs
 
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster import doctor
-from speedrunner.cluster.doctor import gpus, model_files, sandboxes, servers
+from speedrunner.cluster.doctor import gpus, model_files, sandboxes
 from speedrunner.cluster.needs import find_needs
 from speedrunner.plain.findings import Finding
 from tests.bad_gpus import BAD_GPUS
@@ -178,38 +175,6 @@ def test_a_run_s_folder_that_cannot_be_written() -> None:
     found = the(doctor.run_folders, "run.dir=/proc/runs/one")
     assert found.level == "failed"
     assert found.text.startswith("cannot be written (")
-
-
-class OneModel(BaseHTTPRequestHandler):
-    """Says that it serves `tiny`."""
-
-    def do_GET(self) -> None:
-        body = json.dumps({"data": [{"id": "tiny"}]}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-def test_a_server_that_does_not_answer_is_named() -> None:
-    found = the(servers, "model=tiny", "serving.url=http://127.0.0.1:1")
-    assert (found.name, found.level) == ("server of tiny", "failed")
-    assert found.text.startswith("nothing answers at http://127.0.0.1:1/v1 (")
-    assert "correct serving.url" in found.remedy
-
-
-def test_a_server_serves_the_model_or_another() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), OneModel) as server:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}/v1"
-            found = the(servers, "model=tiny", f"serving.url={url}")
-            other = the(servers, "model=tiny-random", f"serving.url={url}")
-        finally:
-            server.shutdown()
-    assert (found.level, found.text) == ("ok", f"{url} serves it with a context of 16,384 tokens")
-    assert other.level == "failed"
-    assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
 
 
 def lines_of(check: object, *given: str) -> str:
