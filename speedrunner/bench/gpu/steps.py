@@ -90,15 +90,18 @@ async def play_steps(
 
     Raises `ServerFailed`, `InvalidModelConfig`: the model's own server does not start.
     """
-    is_good, served, deployment = True, None, None
+    deployment: Deployment | None = None
+    served: ModelConfig | None = None
+    is_good = True
     async with AsyncExitStack() as stack:
         for number, step in enumerate(steps, start=1):
             said = prefix_status(status, f"step {number} of {len(steps)}, {step.name}")
             model_config = step.own or setup.model_config
             with shutdown.unit(step.name):
                 try:
-                    is_dead = deployment and deployment.server and not deployment.server.alive
-                    if deployment is None or served is not model_config or is_dead:
+                    server = deployment and deployment.server
+                    is_dead = server is not None and not server.alive
+                    if deployment is None or is_dead or served is not model_config:
                         deployment, served = None, model_config
                         await stack.aclose()
                         engine = open_engine(model_config, setup.config, said, logs_steps=True)
