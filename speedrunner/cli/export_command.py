@@ -18,7 +18,7 @@ from speedrunner.results.export.inspect_log import write_logs
 from speedrunner.results.export.skill_package import check_name, write_package
 from speedrunner.runs.setup import find_policy
 from speedrunner.store.discovery import runs_below
-from speedrunner.store.files import OUTPUT_MODE, check_new, whole_folder
+from speedrunner.store.files import OUTPUT_MODE, whole_folder
 from speedrunner.store.policies import InvalidPolicy
 
 Format = Literal["dataset", "inspect", "atif", "skills"]
@@ -53,7 +53,6 @@ def export(
         speedrunner export runs/demo --to atif --out demo-atif
         speedrunner export runs/demo:4 --to skills --out babyai-skills
     """
-    check_new(out)
     if to == "skills":
         _write_skills(runs, out, trust or [])
         return

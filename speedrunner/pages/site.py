@@ -32,7 +32,7 @@ from speedrunner.pages.shown_code import (
 )
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, describe, runs_below
-from speedrunner.store.files import OUTPUT_MODE, check_new, explain_errors, whole_folder
+from speedrunner.store.files import OUTPUT_MODE, explain_errors, whole_folder
 from speedrunner.store.run_data import RunData, load
 
 if TYPE_CHECKING:
@@ -170,10 +170,9 @@ def write_pages(site: Site, out: Path, status: Callable[[str], None]) -> tuple[i
 
     Raises `StorageError`: the folder is not empty, or the disk refuses.
     """
-    check_new(out, "--static")
-    site.freeze()
     count, problems = 0, dict[str, str]()
     with whole_folder(out, OUTPUT_MODE) as hidden:
+        site.freeze()
         for path, answer in linked_pages(site):
             if answer.problem:
                 problems[path] = answer.problem

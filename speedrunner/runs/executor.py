@@ -63,9 +63,6 @@ the episode."""
 
 GIVEN_UP = "its requests ended each server"
 
-REMIND_S = 60.0
-"""Seconds without a line after which one says what runs, where no line is live."""
-
 
 class RunStopped(Exception):
     """The run cannot continue now; the same command resumes it."""
@@ -106,7 +103,6 @@ class Executor:
             ServingError, StorageError, WorkerError: the engine, the disk or all workers failed.
         """
         self._writer = ThreadPoolExecutor(1, "episodes")
-        reminding = asyncio.create_task(self._remind())
         try:
             async with asyncio.TaskGroup() as evaluations:
                 for due in left:
@@ -124,15 +120,8 @@ class Executor:
         except BaseExceptionGroup as group_error:
             raise self._failure or group_error from None
         finally:
-            reminding.cancel()
             self._writer.shutdown()
         self.shutdown.check()
-
-    async def _remind(self) -> None:
-        wait_s = REMIND_S
-        while True:
-            await asyncio.sleep(wait_s)
-            wait_s = self.progress.remind(REMIND_S)
 
     async def _note_failure(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` and note the first failure of all concurrent work."""

@@ -114,17 +114,6 @@ class Progress:
         self._steps[step] = (self._steps[step][0] + 1, 0)
         self._say_now_and_then(self._line())
 
-    def remind(self, silent_s: float) -> float:
-        """Say what runs if no line was printed for `silent_s` seconds and none is live.
-
-        Returns the seconds until the next look.
-        """
-        if self._is_live:
-            return silent_s
-        if time.monotonic() - self._ticks.last_s >= silent_s:
-            self.say(self._line())
-        return self._ticks.last_s + silent_s - time.monotonic()
-
     def _left_s(self) -> float | None:
         """Estimate the seconds that are left, at this process's pace so far; `None`: too early to tell."""
         if self._played < FEW:

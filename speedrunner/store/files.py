@@ -187,17 +187,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_new(folder: Path, option: str = "--out") -> None:
-    """Raise `StorageError` if a folder that was named with an option is not missing or empty."""
-    with explain_errors(folder, "read"):
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise StorageError(f"{folder} is not an empty folder: name another one with {option}")
-
-
 @contextmanager
 def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
     """Yield a hidden folder to fill. At the end it survives a power cut and becomes `final`, which must be
-    missing or empty, and no link.
+    missing or empty at the start and at the end, and no link.
 
     Args:
         mode: its permissions, from which the umask is subtracted.
@@ -208,6 +201,8 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
     hidden = temporary_name(final)
     try:
         with explain_errors(final, "written"):
+            if final.exists() and (not final.is_dir() or any(final.iterdir())):
+                raise FileExistsError(errno.EEXIST, "it exists and is not an empty folder")
             final.parent.mkdir(parents=True, exist_ok=True)
             for left in final.parent.glob(f".{glob.escape(final.name)}.*.tmp"):  # by a killed process
                 if is_leftover(left):
@@ -219,8 +214,6 @@ def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
                     sync_folder(path)
                 else:
                     sync(path)
-            if final.exists() and any(final.iterdir()):
-                raise FileExistsError(errno.EEXIST, "it already exists and is not empty")
             hidden.rename(final)
             sync_folder(final.parent)
     finally:

@@ -12,8 +12,8 @@ works without `fcntl`, which is unreliable on network file systems:
 
 For an owner on this machine, the process table shows whether it is alive. Any other owner shows that it is
 alive by touching its file. The file's age is measured with the file system's clock, since clocks of nodes
-differ. A date in the future says nothing, so a claimant sets it to now, and the silence counts from there. A
-claimant waits while an owner has missed two signs of life and is not stale yet, such as a job's former start.
+differ. A claimant waits while an owner has missed two signs of life and is not stale yet, such as a job's
+former start.
 """
 
 from __future__ import annotations
@@ -272,11 +272,7 @@ class RunLock:
             probe.touch()
             try:
                 with _ignore(*GONE):
-                    silence_s = probe.stat().st_mtime - holder.stat().st_mtime
-                    if silence_s < -BEAT_S:
-                        with suppress(PermissionError):  # another user's
-                            os.utime(holder)
-                    return silence_s
+                    return probe.stat().st_mtime - holder.stat().st_mtime
                 return 0.0  # the next try reads the new state
             finally:
                 probe.unlink(missing_ok=True)

@@ -193,16 +193,6 @@ class TestFaults:
         check_whole(run)
         assert set(before) < set(PLANNED)
 
-    async def test_an_engine_that_refuses_the_key_stops_the_run_and_takes_no_episode(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(script(lambda request: refuse(401, "no")))
-        with pytest.raises(EngineDead, match=r"refuses the API key \(no\)"):
-            await run.play()
-        run.server.script = script(walker, LEARN)
-        await run.play()
-        check_whole(run)
-
 
 async def test_a_refused_start_leaves_no_run_and_the_same_folder_can_be_used(corridor: Runs) -> None:
     run = corridor(script(walker, LEARN))
@@ -256,20 +246,6 @@ async def test_a_slow_evaluation_keeps_nobody_waiting_and_plays_the_policy_of_it
         if "write_skill" not in request.tools
     }
     assert len(tools) > len({task for task, _ in tools})  # the same tasks with both libraries
-
-
-async def test_an_evaluation_that_fails_stops_the_run_which_goes_on(corridor: Runs) -> None:
-    broken = True
-
-    def actor(request: Request) -> Answer:
-        return refuse(402, "pay first") if broken and flag(request) >= 7 else walker(request)
-
-    run = corridor(script(actor), "run.in_flight=1", "run.test_episodes=2")
-    with pytest.raises(RunStopped, match="episodes in a row ended by an infrastructure error"):
-        await run.play("run.eval_every=1")
-    broken = False
-    await run.play("run.eval_every=1")
-    assert {row.score for row in run.data.episodes if row.phase == "train"} == {1.0}
 
 
 def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(learnt: ScriptedRun) -> None:

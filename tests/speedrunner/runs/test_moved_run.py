@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.errors import SpendingCapReached
 from serving.model_configs import CHECKOUT
 from speedrunner.store.process_notes import changes
 from speedrunner.store.records import Process
-from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, check_whole, script, walker
+from tests.scripted_runs import CORRIDOR, ScriptedRun
 
 IDENTITY = """
 import json, os, platform, socket, sys
@@ -84,30 +83,6 @@ def test_a_run_has_the_same_identity_on_every_machine(tiny_folder: str, tmp_path
     assert (before.host, after.host) == ("node1", "node2")
     assert before.versions["python"] != after.versions["python"]
     assert changes(before, after) == []
-
-
-def move(run: ScriptedRun, folder: Path) -> ScriptedRun:
-    """Return the run in another folder, where its model config is too, with its engine at another port."""
-    folder.mkdir()
-    shutil.copytree(run.dir, folder / "its run")
-    shutil.rmtree(run.dir)
-    before = run.server.endpoint
-    run.server.restart(elsewhere=True)
-    assert run.server.endpoint != before
-    return ScriptedRun(folder, run.model_config, run.server, run.settings, name="its run")
-
-
-async def test_a_run_resumes_in_another_folder_with_another_port(corridor: Runs, tmp_path: Path) -> None:
-    run = corridor(script(walker, LEARN), api="chat")
-    with pytest.raises(SpendingCapReached):
-        await run.play("serving.spending_cap_usd=0.03")
-    done = run.data.episodes
-    assert done
-    moved = move(run, tmp_path / "elsewhere")
-    await moved.play("run.in_flight=1")
-    check_whole(moved)
-    assert [process.changes for process in moved.data.processes] == [[], []]
-    assert [row for row in done if row not in moved.data.episodes] == []
 
 
 def test_a_port_or_a_patch_version_is_no_change(learnt: ScriptedRun) -> None:

@@ -40,22 +40,6 @@ def plain() -> tuple[Console, io.StringIO]:
     return Console(file=output, width=20), output
 
 
-def test_a_silent_minute_is_ended_by_a_line_about_what_runs(
-    meter: Meter, clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    console, output = plain()
-    with Progress(console, total=10, finished=4) as progress:
-        progress.begin(meter)
-        with progress.step("wake/0001", 3, 1):
-            progress.say("begins")
-            for silent_s, next_s in ((59.0, 1.0), (1.0, 60.0), (30.0, 30.0)):
-                clock[0] += silent_s
-                assert progress.remind(60.0) == next_s
-            reminded = output.getvalue().splitlines()
-    assert len(reminded) == 2
-    assert reminded[1].startswith("wake/0001 1/3 · episodes 4/10")
-
-
 def test_a_finished_step_is_one_plain_line_with_everything_in_it(meter: Meter) -> None:
     console, output = plain()
     with Progress(console, total=10, finished=4) as progress:

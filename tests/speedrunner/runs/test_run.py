@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import json
 import os
-import random
 import shutil
 import signal
 from collections import Counter
@@ -27,7 +24,7 @@ from speedrunner.runs.setup import set_up
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.scripted_engine import Answer, Request, call
+from tests.scripted_engine import Answer, Request
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,
@@ -110,45 +107,6 @@ class TestLearning:
         assert "is finished: nothing to play" in again.printed
         assert len(learnt.server.requests) == asked
         assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
-
-
-DRAW = '''import random
-
-def to_flag() -> list:
-    """Draw, and walk to the flag."""
-    numbers = [random.random(), random.random()]
-    walk(steps=9)
-    return numbers'''
-
-
-@pytest.fixture(scope="module")
-def drawing(shared_corridor: Runs) -> ScriptedRun:
-    """A finished run of four rollouts; the last two and the last evaluation call a skill that draws."""
-    inducer = (call("write_skill", source=DRAW, public=True),)
-    return shared_corridor(script(walker, inducer), "run.eval_every=4").finish()
-
-
-class TestRandomNumbers:
-    async def test_each_task_of_each_run_has_its_own(self, drawing: ScriptedRun) -> None:
-        drawn = self.drawn(drawing)
-        assert len({numbers[0] for numbers in drawn.values()}) == len(drawn) == 4
-        other = replace(drawing, name="other")
-        await other.play()
-        assert not {*map(str, drawn.values())} & {*map(str, self.drawn(other).values())}
-
-    def test_they_reveal_no_task_to_those_who_know_how_seeds_are_made(self, drawing: ScriptedRun) -> None:
-        seeds = [hashlib.sha256(f"default {index}".encode()).hexdigest() for index in range(20)]
-        seeds += [hmac.new(b"", f"default {index}".encode(), "sha256").hexdigest() for index in range(20)]
-        seeds += [hashlib.sha256(f"{seed} 0".encode()).hexdigest() for seed in seeds]
-        guessed = {random.Random(seed).random() for seed in seeds}
-        assert not guessed & {numbers[0] for numbers in self.drawn(drawing).values()}
-
-    @staticmethod
-    def drawn(run: ScriptedRun) -> dict[str, list[float]]:
-        """Return the skill's results by episode."""
-        played = [*run.data.trajectories(), *run.data.evaluations()]
-        nodes = {each.episode: each.turns[-1].executed for each in played}
-        return {key: node.result for key, node in nodes.items() if node and node.kind == "skill"}
 
 
 def forget_steps(run: ScriptedRun, *keys: str) -> None:

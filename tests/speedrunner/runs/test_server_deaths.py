@@ -137,25 +137,6 @@ async def test_each_unit_that_ends_servers_is_given_up(deadly: int, expected: in
     assert count == expected
 
 
-async def test_suspects_are_played_alone_before_all_others() -> None:
-    deaths, suspects = ServerDeaths(), [("run", "train/0"), ("run", "train/1")]
-    for _ in range(2):
-        await asyncio.gather(*(_die(deaths, unit) for unit in suspects), return_exceptions=True)
-        deaths.judge()
-    order: list[str] = []
-
-    async def one(unit: Unit) -> None:
-        async with deaths.turn(unit):
-            order.append(unit[1])
-            await asyncio.sleep(0)
-            order.append("end")
-
-    await asyncio.gather(*map(one, [("run", "train/2"), *suspects]))
-    assert order[0] in ("train/2", "train/0")
-    assert order[1::2] == ["end"] * 3
-    assert not deaths.is_given_up(suspects[0])
-
-
 async def _die(deaths: ServerDeaths, unit: Unit) -> None:
     async with deaths.turn(unit):
         await asyncio.sleep(0)

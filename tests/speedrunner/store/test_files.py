@@ -8,7 +8,6 @@ import pytest
 
 from speedrunner.store.files import (
     StorageError,
-    check_new,
     copy,
     open_log,
     read_content,
@@ -92,7 +91,7 @@ def test_a_folder_exists_once_it_is_whole_and_never_changes(tmp_path: Path) -> N
     fill(final, b"one")
     with pytest.raises(StorageError) as error:
         fill(final, b"two")
-    assert str(error.value) == f"{final} could not be written: it already exists and is not empty"
+    assert str(error.value) == f"{final} could not be written: it exists and is not an empty folder"
     assert (final / "skills.py").read_bytes() == b"one"
     assert [path.name for path in final.parent.iterdir()] == ["v0001"]
 
@@ -125,13 +124,3 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         fill(tmp_path / "link")
     assert not list((tmp_path / "place").iterdir())
-
-
-def test_a_folder_with_something_in_it_is_refused_with_the_option_that_named_it(tmp_path: Path) -> None:
-    check_new(tmp_path)
-    check_new(tmp_path / "none")
-    (tmp_path / "file").touch()
-    for taken in (tmp_path, tmp_path / "file"):
-        with pytest.raises(StorageError) as error:
-            check_new(taken, "--static")
-        assert str(error.value) == f"{taken} is not an empty folder: name another one with --static"

@@ -44,22 +44,6 @@ def note_syncs(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class TestWriting:
-    def test_the_layout(self, path):
-        play(path)
-        assert sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()) == [
-            "config.yaml",
-            "episodes.jsonl",
-            "evaluations/0003.jsonl",
-            "policies/v0000/library.json",
-            "policies/v0000/method.json",
-            "policies/v0000/notes.md",
-            "policies/v0000/skills.py",
-            "requests.jsonl",
-            "sleeps/0001.json",
-            "state.json",
-            "trajectories/batch_0000.jsonl",
-        ]
-
     @pytest.mark.parametrize("folder", ["policies", "trajectories", "evaluations", "sleeps"])
     def test_records_without_a_configuration_are_not_taken_for_a_new_run_s(self, path, folder):
         play(path)

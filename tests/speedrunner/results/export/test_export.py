@@ -219,7 +219,7 @@ def test_nothing_is_written_over_or_half(
     command = ("export", str(run.path), "--to", "dataset", "--out", str(out))
     out.mkdir()
     (out / "mine").touch()
-    assert "out is not an empty folder: name another one" in complaint(in_process(*command))
+    assert "out could not be written: it exists and is not an empty folder" in complaint(in_process(*command))
     (out / "mine").unlink()
     monkeypatch.setattr("speedrunner.results.export.dataset.CARD", tmp_path / "nothing")
     assert "no such file or directory" in complaint(in_process(*command))

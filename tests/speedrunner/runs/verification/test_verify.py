@@ -23,7 +23,6 @@ from tests.golden_tables import Golden, table
 from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, flag, script, walker
 from tests.speedrunner.methods.test_asi import STRIDE, inducer
-from tests.speedrunner.methods.voyager.test_sessions import roles
 from tests.tampered_runs import change, copy_of, names, open_checked, statuses, told, verified
 
 ALL = ("plan", "policies", "reconciliations", "replay")
@@ -99,31 +98,6 @@ async def test_what_cannot_be_replayed_is_counted_and_told(corridor: Runs) -> No
     assert statuses(found) == GOOD
     summary = found["replay"].text
     assert f"1 left out: {BY_THE_CLOCK}" in summary
-
-
-async def test_crafter_played_by_programs(corridor: Runs, tmp_path: Path) -> None:
-    east = 'def go_east(steps: int = 3) -> str:\n    """Walk east."""\n' + (
-        "    for _ in range(steps):\n        move_east()\n    return get_current_observation()"
-    )
-    beyond = (
-        'def wander() -> str:\n    """Go east, and chop."""\n    go_east(2)\n    do()\n    return go_east(1)'
-    )
-
-    def pupil(request: Request) -> Answer:
-        if "run_program" not in request.tools:
-            return call("go_east", steps=2) if "go_east" in request.tools else call("move_east")
-        return call("run_program", source=beyond if "def go_east(" in request.task else east)
-
-    run = corridor(
-        roles(pupil, objectives=("walk", "wander", "rest")),
-        *("env=crafter", "method=voyager", "run.rollouts=1", "run.sleep_every=1", "model.actor.max_calls=8"),
-        *("run.eval_every=1", "run.test_episodes=1"),
-    )
-    await run.play()
-    assert len(run.data.policies.load(1).skills) >= 2
-    found = await verified(run.dir)
-    assert statuses(found) == GOOD
-    assert "left out" not in found["replay"].text
 
 
 @pytest.mark.slow
