@@ -49,7 +49,7 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     after: threading.Event | None = None  # what it waits for, while others are answered
-    fault: Literal["drop", "hang", "garbage", "latin", "die", "twice"] | None = None
+    fault: Literal["drop", "hang", "die", "twice"] | None = None
     edit: Callable[[dict[str, Any]], Any] = field(default=lambda content: content, compare=False)
 
     @property
@@ -116,9 +116,9 @@ DROP = Answer("half of an answer", fault="drop")
 """The connection is lost in the middle of the answer."""
 HANG = Answer(fault="hang")
 """No answer until the engine is stopped."""
-GARBAGE = Answer("x", fault="garbage")
+GARBAGE = Answer("x", edit=lambda content: b"{")
 """An answer that is no JSON."""
-LATIN = Answer("half an answer", fault="latin")
+LATIN = Answer("x", edit=lambda content: json.dumps(content).replace("answer", "é").encode("latin-1"))
 """An answer whose text is not in UTF-8."""
 
 
@@ -496,13 +496,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, content[: len(content) // 2], length=len(content))
                 _close(self.connection)
                 self.close_connection = True
-            case "garbage":
-                self._send(200, content[: len(content) // 2])
             case "twice":
                 self._send(200, content)
                 self._send(200, content)
-            case "latin":
-                self._send(200, content.replace(b"half an", "é".encode("latin-1")))
             case _:
                 self._send(answer.status, content, headers=answer.headers)
 

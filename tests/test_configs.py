@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +10,6 @@ import yaml
 from msgspec.structs import replace
 
 import envs
-from envs import InvalidOption
 from envs import env_registry as environments
 from envs.class_registry import Registry
 from speedrunner.cluster.cluster_config import Cluster
@@ -27,7 +24,6 @@ from speedrunner.config.schema import (
     default_mapping,
 )
 from speedrunner.methods import method_registry as methods
-from speedrunner.methods.method_registry import InvalidMethodOption
 from speedrunner.plain.plain_records import flat
 from tests.registered import options
 
@@ -50,28 +46,12 @@ def choices(file: str) -> list[str]:
     return [f"{group}={choice}"] if group else []
 
 
-def used(file: str) -> None:
-    """Compose what chooses a file, and make the environment and the method of that."""
+@pytest.mark.parametrize("file", COMPOSED)
+def test_every_file_composes(file: str) -> None:
+    """The environment and the method of what it chooses can be made, too."""
     config = compose(choices(file))
     envs.make(config.env.name, **config.env.options).close()
     methods.make(config.method.name, **config.method.options)
-
-
-@pytest.mark.parametrize("file", COMPOSED)
-def test_every_file_composes(file: str) -> None:
-    used(file)
-
-
-@pytest.mark.parametrize("file", COMPOSED)
-def test_a_key_that_nothing_reads_is_noticed(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(CONFIGS, tmp_path / "configs")
-    with (tmp_path / "configs" / file).open("a") as changed:
-        changed.write("nobody_reads_this: 1\n")
-    monkeypatch.setattr(composing, "CONFIGS", tmp_path / "configs")
-    with pytest.raises((InvalidConfig, InvalidOption, InvalidMethodOption), match="nobody_reads_this"):
-        used(file)
 
 
 def test_there_are_no_files_but_the_groups() -> None:

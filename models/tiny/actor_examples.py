@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from envs.babyai import TASKS, WORLD_SEEDS, BabyAI
-from models.tiny.teachers.bot import WORDINGS, Goal, Seen, Skilled, SkillUse, Teacher, draw_library, goals
+from models.tiny.teachers.bot import WORDINGS, Goal, Seen, SkillUse, Teacher, draw_library, goals
 from serving.model_config import Role, Roles
 from serving.model_configs import load_model_config
 from serving.tokens.formats import CHATML
@@ -117,12 +117,12 @@ def episodes(tokenizer: ChatTokenizer, seed: int, skilled: float) -> Iterator[Ex
     rng = random.Random(f"episodes {seed}")
     reply_chars = compose(["env=babyai"]).run.reply_chars
     env = BabyAI()
-    plain = Skilled(ActorSpec(Library(env.primitives)), ())
+    plain = ActorSpec(Library(env.primitives))
     while True:
-        given = draw_library(rng, env) if rng.random() < skilled else plain
-        for _ in range(4 if given is not plain else 1):  # creating a library takes longer than using it
+        spec, uses = draw_library(rng, env) if rng.random() < skilled else (plain, [])
+        for _ in range(4 if spec is not plain else 1):  # creating a library takes longer than using it
             task = Task(env.name, TASKS[0], rng.choice(WORLDS))
-            played = _Episode(env, given, rng, reply_chars).play(tokenizer, task)
+            played = _Episode(env, spec, uses, rng, reply_chars).play(tokenizer, task)
             if played is not None:
                 yield played
 
@@ -132,7 +132,8 @@ class _Episode:
     """One episode of the corpus."""
 
     env: BabyAI
-    given: Skilled
+    spec: ActorSpec
+    uses: list[SkillUse]
     rng: random.Random
     reply_chars: int
 
@@ -142,13 +143,12 @@ class _Episode:
         noise = 0.12 if rng.random() < 0.6 else 0.0
         opening = env.reset(task)
         mission, told = opening.instruction, opening.observation
-        teacher = Teacher(mission, self.given.uses)
+        teacher = Teacher(mission, self.uses)
         first, second = goals(mission)
         # Some episodes take the wrong thing first and have to put it down again.
         stray = Teacher(f"pick up the {second.thing}, then go to the {first.thing}")
-        strays = first.thing != second.thing and not self.given.uses and rng.random() < 0.08
-        spec = self.given.spec
-        written = Written(tokenizer, spec.messages(env, opening), spec.list_tools(env))
+        strays = first.thing != second.thing and not self.uses and rng.random() < 0.08
+        written = Written(tokenizer, self.spec.messages(env, opening), self.spec.list_tools(env))
         for turn in range(CALLS):
             if turn:
                 written.tell(told)
@@ -165,7 +165,7 @@ class _Episode:
         return None
 
     def _execute(self, call: ToolCall, mission: str) -> Executed:
-        use = next((use for use in self.given.uses if use.tool.name == call.name), None)
+        use = next((use for use in self.uses if use.tool.name == call.name), None)
         if use is not None:
             node, observation = self._play_skill(use, call, mission)
         else:

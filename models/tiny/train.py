@@ -150,13 +150,10 @@ def train(
 ) -> PreTrainedModel:
     """Train a new model through all stages, and print the progress."""
     import torch
-    from accelerate import Accelerator  # type: ignore[import-untyped]
 
     torch.set_num_threads(recipe.threads)
-    accelerator = Accelerator()
     model = new_model(recipe, tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.01)
-    model, optimizer = accelerator.prepare(model, optimizer)
     pad = tokenizer.huggingface.pad_token_id
     for number, stage in enumerate(recipe.stages):
         drawn = batches(sources, stage, recipe.seed + number)
@@ -165,13 +162,13 @@ def train(
         while read < stage.tokens:
             batch = next(drawn)
             read += sum(len(example.ids) for example in batch)
-            ids, learnt = (values.to(accelerator.device) for values in pad_examples(batch, pad))
+            ids, learnt = pad_examples(batch, pad)
             for group in optimizer.param_groups:
                 group["lr"] = stage.rate * stage.share_of_rate(step, read)
             batch_loss = mean_loss(model, ids, learnt)
             optimizer.zero_grad()
-            accelerator.backward(batch_loss)
-            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            batch_loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             step += 1
             recent.append(float(batch_loss.detach()))
@@ -179,22 +176,13 @@ def train(
                 share, loss = min(read / stage.tokens, 1.0), sum(recent) / len(recent)
                 print(f"stage {number + 1}: {share:4.0%}, loss {loss:.4f}", flush=True)
                 recent = []
-    return accelerator.unwrap_model(model)
+    return model
 
 
 WEIGHTS = Path(__file__).with_name("weights")
 
 WORK = Path(".cache/tiny")
 """Folder of the recorded runs and the tokenizer; emptied at the start."""
-
-
-def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, list[Example]]]:
-    """Record the sleeps, build the tokenizer and create the examples of all sources in a new folder."""
-    runs, folder = work / "runs", work / "corpus"
-    recorded_sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
-    training_corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
-    tokenizer = ChatTokenizer(folder)
-    return tokenizer, training_corpus.make(recipe.corpus, runs, tokenizer)
 
 
 def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
@@ -205,15 +193,18 @@ def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
     model.generation_config = GenerationConfig(
         eos_token_id=[own.eos_token_id, own.pad_token_id], pad_token_id=own.pad_token_id
     )
-    model.cpu().bfloat16().save_pretrained(out)
+    model.bfloat16().save_pretrained(out)
     own.save_pretrained(out)
 
 
 def main() -> None:
     """Create the corpus, train, and replace the committed weights."""
-    recipe = Recipe.read()
+    recipe, runs, folder = Recipe.read(), WORK / "runs", WORK / "corpus"
     shutil.rmtree(WORK, ignore_errors=True)
-    tokenizer, sources = make_corpus(recipe, WORK)
+    recorded_sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
+    training_corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
+    tokenizer = ChatTokenizer(folder)
+    sources = training_corpus.make(recipe.corpus, runs, tokenizer)
     model = train(recipe, tokenizer, sources)
     export(model, tokenizer, WEIGHTS)
     print(f"{model.num_parameters():,} parameters")

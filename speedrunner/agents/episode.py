@@ -55,7 +55,6 @@ class EpisodeContext:
         actions: primitive calls so far that advanced the world.
         method_state: the method's JSON about the episode, filled by the method and recorded for the sleep.
         library: returns a policy's skills for editing; see `Actor.library`.
-        model: returns the model that plays a role.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class EpisodeContext:
         self.actions = 0
         self.method_state = trajectory.method_state
         self.library = actor.library
-        self.model = actor.model
         self._actor = actor
         self._worker = worker
         self._trajectory = trajectory
@@ -212,18 +210,11 @@ class EpisodeContext:
         most = settings.calls(self.clock.llm_calls if llm_calls is None else llm_calls)
         place = f"{key}/{self._trajectory.attempt}/{role}/{number}"
 
-        last: Turn | None = None
-        said = ""
+        last: tuple[Turn, str] | None = None
 
-        async def run(call: ToolCall) -> ToolReply:
-            nonlocal said
-            reply = await execute(call)
-            said = reply.text
-            return reply
-
-        def record(turn: Turn, answer: Completion) -> None:
+        def record(turn: Turn, answer: Completion, reply: str) -> None:
             nonlocal last
-            last = turn
+            last = turn, reply
             turn.role, turn.conversation = role, number
             self._trajectory.turns.append(turn)
             self._watch(key, conversation, turn)
@@ -235,13 +226,14 @@ class EpisodeContext:
             self._open.append(conversation)
             try:
                 return await run_agent(
-                    conversation, messages, run, self.clock, record, most=most, most_repeats=most_repeats
+                    conversation, messages, execute, self.clock, record, most=most, most_repeats=most_repeats
                 )
             finally:
                 self._open.pop()
-                node = None if last is None else last.executed
-                if last is not None and node is not None and (node.kind != "tool" or node.calls):
-                    last.unread = said
+                turn, reply = last or (None, "")
+                node = None if turn is None else turn.executed
+                if turn is not None and node is not None and (node.kind != "tool" or node.calls):
+                    turn.unread = reply
 
 
 @dataclass(frozen=True, slots=True)

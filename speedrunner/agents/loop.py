@@ -9,6 +9,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from serving.answer_limit import limit_answer
 from serving.conversation import Completion, Conversation
@@ -49,19 +50,19 @@ class Clock:
 
     Attributes:
         llm_calls: remaining requests to the model; a request counts even if its answer has no valid call.
-        deadline: value of `time.monotonic()` at which the work is ended; `None`: no deadline. Time in the
-            admission queue, or without an engine, moves the deadline.
+        deadline: value of `time.monotonic()` at which the work is ended. Time in the admission queue, or
+            without an engine, moves the deadline.
         answers_count: whether the model's answer time counts; if not, it moves the deadline as well.
     """
 
     llm_calls: int
-    deadline: float | None = None
+    deadline: float = inf
     answers_count: bool = True
 
     @property
     def remaining_s(self) -> float:
         """Return the seconds until the deadline."""
-        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+        return self.deadline - time.monotonic()
 
     async def ask(self, conversation: Conversation) -> tuple[Completion, float]:
         """Make one request. Return its answer, and the seconds that it waited for a slot or for an engine,
@@ -73,15 +74,11 @@ class Clock:
         began = time.monotonic()
         queued_s = 0.0 if conversation.is_repeating else await conversation.ready()
         if self.answers_count:
-            self._extend(queued_s)
+            self.deadline += queued_s
         async with limit_answer(self.deadline if self.answers_count else None) as limit:
             answer = await conversation.ask()
-        self._extend(limit.paused_s if self.answers_count else time.monotonic() - began)
+        self.deadline += limit.paused_s if self.answers_count else time.monotonic() - began
         return answer, queued_s + limit.paused_s
-
-    def _extend(self, seconds: float) -> None:
-        if self.deadline is not None:
-            self.deadline += seconds
 
 
 Tool = Callable[..., str | ToolReply] | Callable[..., Awaitable[str | ToolReply]]
@@ -146,7 +143,7 @@ async def run_agent(
     opening: list[Message],
     execute: Execute,
     clock: Clock,
-    record: Callable[[Turn, Completion], None],
+    record: Callable[[Turn, Completion, str], None],
     status: Callable[[str, Usage], str] = lambda text, usage: text,
     most: int | None = None,
     most_repeats: int = 0,
@@ -156,7 +153,7 @@ async def run_agent(
     Args:
         conversation: opened with the messages of `opening`.
         clock: reduced by every request.
-        record: called with each turn and its answer as soon as the turn is complete.
+        record: called with each turn, its answer and its reply as soon as the turn is complete.
         status: called with each reply and the usage of the answer before it; returns the reply that the agent
             sees.
         most: maximum number of requests of this agent; `None`: all that are left.
@@ -195,7 +192,7 @@ async def run_agent(
                 reply = await execute(turn.call)
                 turn.executed, text, termination = reply.executed, reply.text, reply.termination
         finally:
-            record(turn, answer)
+            record(turn, answer, text)
         if termination is not None:
             return termination
         if clock.remaining_s <= 0:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
 from functools import partial
+from math import inf
 from typing import ClassVar
 
 import msgspec
@@ -158,7 +159,7 @@ class SleepTools:
         self.agents.append(record)
         left = deque(self._journal.turns(number))
         # Recorded turns were in time, and their edits count, however late they are repeated.
-        clock = Clock(self.calls(role, llm_calls), None if left else self._deadline())
+        clock = Clock(self.calls(role, llm_calls), inf if left else self._deadline())
 
         model = self.actor.model
         context, settings = model.model_config.context, model.model_config.role(role)
@@ -173,7 +174,7 @@ class SleepTools:
             text = str(node.result) if node.error is None else f"Error: {node.error}"
             return ToolReply(text, node, reply.termination)
 
-        def add(turn: Turn, answer: Completion) -> None:
+        def add(turn: Turn, answer: Completion, reply: str) -> None:
             if turn.call is not None and turn.executed is None:
                 return  # an exception stopped the call: the answer is asked for again
             if not left:
@@ -185,7 +186,7 @@ class SleepTools:
                 if not left:
                     self._journal.skip_repetition()
             record.turns.append(turn)
-            if clock.deadline is None and not left:
+            if clock.deadline == inf and not left:
                 clock.deadline = self._deadline()
 
         def status(text: str, usage: Usage) -> str:

@@ -27,7 +27,7 @@ from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
 from speedrunner.methods import ace, asi, method_base
 from speedrunner.methods.method_registry import METHODS, make
-from speedrunner.methods.speedrunner import inducer, speedrunner_method
+from speedrunner.methods.speedrunner import inducer, interpreter, speedrunner_method
 from speedrunner.methods.voyager import rollout
 from speedrunner.results import libraries, means, paper
 from speedrunner.results.claims import Claim, list_claims
@@ -157,7 +157,7 @@ def test_section_3() -> None:
     assert call_tree.EPISODE_LIMIT == 16_000_000
     shown = [f'"name":"routine_{number}"' in prompt("babyai/actor_12_skills") for number in ("002", "003")]
     assert shown == [True, False]
-    assert inducer.CODE_WALL_S == 60.0
+    assert interpreter.CODE_WALL_S == 60.0
     assert speedrunner_method.SOURCE_TOKENS == 15_000
     assert inducer.SLEEPS_SHOWN == 5
     assert in_paper("env=crafter").env.options["description"] == "paper"

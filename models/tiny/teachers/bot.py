@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections import deque
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ class Teacher:
         if not other and not faced and (use := self._skill(goal)) is not None:
             self._tried.add((use.tool.name, use.part(goal)))
             thought = f"use a skill: {use.part(goal) or 'all of it'}."
-            return thought, ToolCall(use.tool.name, dict(self._arguments(use, goal)))
+            return thought, ToolCall(use.tool.name, self._arguments(use, goal))
         if other:
             return f"drop the {seen.carried}.", ToolCall("drop" if seen.free((0, 1)) else "turn_right", {})
         return self.by_hand(seen, goal)
@@ -164,12 +164,12 @@ class Teacher:
                 return use
         return None
 
-    def _arguments(self, use: SkillUse, goal: Goal) -> Iterator[tuple[str, str]]:
+    def _arguments(self, use: SkillUse, goal: Goal) -> dict[str, str]:
         names = list(use.tool.parameters["properties"])
         values = [goal.thing] if use.verb else [part.thing for part in goals(self.mission)]
         if not use.verb and len(names) == 1:
             values = [self.mission]
-        yield from zip(names, values, strict=bool(names))
+        return dict(zip(names, values, strict=bool(names)))
 
     def by_hand(self, seen: Seen, goal: Goal) -> tuple[str, ToolCall]:
         """Return the thought and the call for one part of the mission, using primitives only."""
@@ -230,16 +230,12 @@ def player(task: str, tools: Collection[str], rng: random.Random, ability: float
 WORDINGS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("wordings.yaml").read_text("utf-8"))
 
 
-@dataclass(frozen=True)
-class Skilled:
-    """An actor's specification with skills, and the uses of these skills, best first."""
+def draw_library(rng: random.Random, env: TextEnv) -> tuple[ActorSpec, list[SkillUse]]:
+    """Draw a library: a mix of useful skills, sometimes with one useless skill.
 
-    spec: ActorSpec
-    uses: tuple[SkillUse, ...]
-
-
-def draw_library(rng: random.Random, env: TextEnv) -> Skilled:
-    """Draw a library: a mix of useful skills, sometimes with one useless skill."""
+    Returns:
+        The specification of an actor with it, and the uses of its skills, best first.
+    """
     kinds = [*rng.choice(WORDINGS["mixes"])]
     if not kinds or rng.random() < 0.25:
         kinds.append("useless")
@@ -255,12 +251,11 @@ def draw_library(rng: random.Random, env: TextEnv) -> Skilled:
     module = "\n\n\n".join(source for _, source in written.values()) + "\n"
     library = Library(env.primitives).of(Policy(version=1, module=module, skills=skills))
     tools = {tool.name: tool for tool in library.tools()}
-    uses = (
+    return ActorSpec(library), [
         SkillUse(tools[written[kind][0]], verb="" if kind in ("whole", "both") else kind)
         for kind in ("whole", "both", "pick up", "go to")
         if kind in written
-    )
-    return Skilled(ActorSpec(library), tuple(uses))
+    ]
 
 
 def _function(rng: random.Random, kind: str) -> tuple[str, str]:

@@ -58,12 +58,6 @@ class RunSettings:
         parts = frozenset(draw_parts(rng)) if rng.random() < 0.5 else None
         return cls(seed, batch, ability, parts, interpreter=rng.random() >= 0.1)
 
-    @property
-    def worlds(self) -> list[Task]:
-        """Worlds of the training episodes."""
-        rng = random.Random(f"worlds {self.seed}")
-        return [Task("babyai", TASKS[0], index) for index in rng.sample(WORLDS, SLEEPS * self.batch)]
-
 
 class _Programs(LocalModel):
     """A model without a server: programs play the actor and the inducer of a run."""
@@ -99,7 +93,9 @@ async def play(settings: RunSettings, folder: Path) -> RunData:
         "method.interpreter": "on" if settings.interpreter else "off",
     }
     setup = set_up(compose(["env=babyai", *(f"{key}={value}" for key, value in overrides.items())]))
-    setup = replace(setup, split=Split(train=settings.worlds, test=setup.split.test))
+    worlds = random.Random(f"worlds {settings.seed}").sample(WORLDS, rollouts)
+    train = [Task("babyai", TASKS[0], index) for index in worlds]
+    setup = replace(setup, split=Split(train=train, test=setup.split.test))
     policy = None if settings.parts is None else make_policy(settings.parts)
     return await play_with(_Programs(settings), setup, policy)
 

@@ -31,13 +31,10 @@ from speedrunner.methods import (
     shared_parts,
     trajectory_text,
 )
-from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.interpreter import CODE_WALL_S, OUTPUT_CHARS, Interpreter
 
 READING_SHARE = 0.5
 """Share of the model's context for trajectories if there is no code interpreter."""
-
-OUTPUT_CHARS, CODE_WALL_S = 8_000, 60.0
-"""Maximum output in characters, and maximum seconds, of one piece of the inducer's code."""
 
 SLEEPS_SHOWN = 5
 """Number of latest sleeps that the prompt summarizes."""
@@ -87,14 +84,8 @@ class Inducer(Method):
         """
         async with AsyncExitStack() as stack:
             if self.interpreter == "on":
-                interpreter = Interpreter(
-                    tools.sandbox,
-                    await asyncio.to_thread(history.files),  # copies may be large
-                    tools.env.primitives,
-                    draft,
-                    output_chars=OUTPUT_CHARS,
-                    wall_s=CODE_WALL_S,
-                )
+                folders = await asyncio.to_thread(history.files)  # copies may be large
+                interpreter = Interpreter(tools.sandbox, folders, tools.env.primitives, draft)
                 offered = [(await stack.enter_async_context(interpreter)).execute_code, *offered]
             await tools.run_agent("inducer", messages, Toolbox(offered, finish), self.inducer_calls)
         if tools.error is not None:

@@ -11,6 +11,9 @@ from speedrunner.config.schema import SandboxConfig
 from speedrunner.methods import Library, Primitive
 from speedrunner.workers.sandbox.code_session import CodeSession
 
+OUTPUT_CHARS, CODE_WALL_S = 8_000, 60.0
+"""Maximum output in characters, and maximum seconds, of one piece of the inducer's code."""
+
 DRAFT_WALL_S = 30.0
 """Maximum seconds for importing the draft."""
 
@@ -44,8 +47,6 @@ class Interpreter(CodeSession):
         folders: readable folders: `trajectories`, `policies` and `sleeps`; see `History.files`.
         primitives: names that raise an error when called, since there is no environment.
         draft: returns the current library, which the code can import.
-        output_chars: characters after which an output is truncated, with a note.
-        wall_s: maximum seconds for one piece of code.
     """
 
     def __init__(
@@ -54,9 +55,6 @@ class Interpreter(CodeSession):
         folders: Mapping[str, Path],
         primitives: tuple[Primitive, ...],
         draft: Callable[[], Library],
-        *,
-        output_chars: int,
-        wall_s: float,
     ) -> None:
         sources = {
             name: files(package).joinpath(f"{name.rpartition('.')[2]}.py").read_text(encoding="utf-8")
@@ -69,10 +67,9 @@ class Interpreter(CodeSession):
                 sources=sources,
                 primitives={primitive.name: _list_defaults(primitive) for primitive in primitives},
             ),
-            output_chars=output_chars,
+            output_chars=OUTPUT_CHARS,
         )
         self._draft = draft
-        self._wall_s = wall_s
 
     async def execute_code(self, code: str) -> str:
         """Run Python code in your session. The reply is what the code printed, then the value of its last
@@ -84,7 +81,7 @@ class Interpreter(CodeSession):
             taken = await self.execute(draft, DRAFT_WALL_S)
         if taken.error:
             notes.append(f"[the draft cannot be imported: {taken.error}]")
-        said = await self.execute(code, self._wall_s)
+        said = await self.execute(code, CODE_WALL_S)
         return "\n".join([*notes, said.text or "(no output)"])
 
 

@@ -135,7 +135,6 @@ def skill_stats() -> list[dict[str, Any]]:
     (`None` without any score).
     """
     rows: dict[tuple[str, int], dict[str, Any]] = {}
-    scores: dict[tuple[str, int], list[float]] = {}
     for played in load_trajectories():
         made = [call for _, _, call in calls(played) if call["kind"] == "skill"]
         outcome = played["outcome"]
@@ -145,7 +144,8 @@ def skill_stats() -> list[dict[str, Any]]:
             row = rows.setdefault(
                 (name, played["policy"]),
                 {"skill": name, "version": played["policy"]}
-                | dict.fromkeys(("calls", "errors", "episodes", "successes", "actions", "output_tokens"), 0),
+                | dict.fromkeys(("calls", "errors", "episodes", "successes", "actions", "output_tokens"), 0)
+                | {"score": []},
             )
             own = [call for call in made if call["name"] == name]
             row["calls"] += len(own)
@@ -153,11 +153,11 @@ def skill_stats() -> list[dict[str, Any]]:
             row["episodes"] += 1
             if outcome is not None:
                 row["successes"] += outcome["success"]
-                scores.setdefault((name, played["policy"]), []).append(outcome["score"])
+                row["score"].append(outcome["score"])
             row["actions"] += actions
             row["output_tokens"] += tokens
-    for key, row in rows.items():
-        row["score"] = round(sum(scores[key]) / len(scores[key]), 3) if key in scores else None
+    for row in rows.values():
+        row["score"] = round(sum(row["score"]) / len(row["score"]), 3) if row["score"] else None
     return [rows[key] for key in sorted(rows)]
 
 

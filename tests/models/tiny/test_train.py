@@ -47,7 +47,6 @@ def test_the_training_learns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(train, "REPORTED_EVERY", 5)
-    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     model = train.train(SMALL, tokenizer, sources)
     lines = capsys.readouterr().out.splitlines()
     first, *_, last = (float(line.partition("loss ")[2]) for line in lines)

@@ -8,10 +8,9 @@ import pytest
 
 from speedrunner.store.records import EpisodeRow, Termination
 from speedrunner.workers import env_worker as workers
-from tests.clocks import Clock
 from tests.odd_envs import FORGERY
 from tests.processes import HANGS_S
-from tests.scripted_engine import HANG, Answer, Request, call, overflow, say, two_calls
+from tests.scripted_engine import Answer, Request, call, overflow, say, two_calls
 from tests.scripted_runs import Runs, ScriptedRun, flag, script, walker
 
 INVALID = (
@@ -62,25 +61,6 @@ class TestEndings:
     def test_an_episode_whose_context_overflows_is_scored_as_it_stands(self, played: ScriptedRun) -> None:
         row = row_of(played, 1)
         assert (row.termination, row.llm_calls, row.score) == (Termination.CONTEXT_OVERFLOW, 2, 2 / 8)
-
-    async def test_the_wall_clock(self, corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
-
-        def actor(request: Request) -> Answer:
-            if request.turn < 2:
-                return walker(request)
-            clock.advance(1000.0)
-            return HANG
-
-        run = corridor(
-            script(actor),
-            *("run.rollouts=0", "run.test_episodes=1", "run.wall_clock_s=1000", "run.wall_clock=all"),
-        )
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.termination, row.llm_calls, row.score) == (Termination.WALL_CLOCK, 2, 2 / 7)
-        assert run.data.requests[-1].status == "aborted"
-        assert run.data.requests[-1].usage is None
 
     async def test_a_world_that_does_not_open_is_a_fault_and_has_no_score(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, Literal
 
 import pytest
@@ -59,7 +60,7 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
         script: Script,
         *,
         llm_calls: int = 10,
-        deadline: float | None = None,
+        deadline: float = inf,
         answers_count: bool = True,
         execute: Callable[[ToolCall], Awaitable[ToolReply]] = executed,
         context: int | None = None,
@@ -77,7 +78,7 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
                 OPENING,
                 execute,
                 limits,
-                lambda turn, _: turns.append(turn),
+                lambda turn, *_: turns.append(turn),
                 most_repeats=most_repeats,
             )
             if error is None:

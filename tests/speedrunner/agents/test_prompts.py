@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from jinja2 import UndefinedError
 
 import envs
 from speedrunner.agents.actor import ActorSpec
@@ -18,7 +17,7 @@ from speedrunner.methods.react import ReAct
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.methods.voyager.voyager_method import Voyager
 from speedrunner.store.records import Policy
-from tests.prompt_samples import NAMES, Prompt, Samples
+from tests.prompt_samples import Prompt, Samples
 
 ACTOR = "speedrunner.agents"
 
@@ -71,22 +70,6 @@ def test_all_methods_read_one_prompt_until_a_library_has_skills(wording: int, ba
 def test_an_environments_text_is_not_taken_for_a_template() -> None:
     text = render(ACTOR, "user", reference="", instruction="{{ 1 + 1 }} <b>&amp;", observation="{% if x %}")
     assert text == "Your task: {{ 1 + 1 }} <b>&amp;\n\n{% if x %}"
-
-
-def test_a_missing_variable_is_an_error() -> None:
-    with pytest.raises(UndefinedError, match="observation"):
-        render(ACTOR, "user", reference="", instruction="dig")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_authors_read_the_environments_description_as_a_quotation(name: str, tmp_path: Path) -> None:
-    samples = Samples(envs.make(name), tmp_path)
-    empty = Policy(version=0)
-    prompts = [samples.inducing(0), samples.asked(OPO(), empty), samples.asked(ASI(), empty)]
-    prompts += [samples.curriculum(), samples.critic()]
-    quoted = "\n".join(f"> {line}".rstrip() for line in samples.env.description.split("\n"))
-    for prompt in prompts:
-        assert f"The actor is given this description of the environment:\n\n{quoted}\n" in said(prompt)
 
 
 GIVEN_AWAY = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from envs import Outcome
@@ -27,6 +28,11 @@ def without_call(problem: str) -> Turn:
 
 def failed(*turns: Turn, by: Termination = Termination.CALL_LIMIT, **changes: Any) -> Trajectory:
     return trajectory(turns=[*turns], termination=by, **({"outcome": Outcome(0.0, False, {})} | changes))
+
+
+def without_reply(name: str) -> Turn:
+    """Return a turn whose call returned nothing, after another one that did."""
+    return msgspec.structs.replace(called(name), messages=[Message("tool", "None")])
 
 
 STEPS = [called("go", result=f"room {number}", to=number) for number in range(4)]
@@ -66,8 +72,9 @@ def test_a_failure_is_told_by_its_end_and_its_first_error_or_its_loop(golden: Go
         [*[called("left")] * 5, STEPS[0]],
         [called("look", result=f"step {number}") for number in range(9)],
         [*STEPS * 10, *[called("left")] * 3],
+        [called("left"), *[without_reply("left")] * 4],
     ],
-    ids=["too short", "left again", "other results", "a small part"],
+    ids=["too short", "left again", "other results", "a small part", "nothing returned"],
 )
 def test_equal_calls_are_no_loop_if_they_are_few_or_end_or_give_other_results(turns: list[Turn]) -> None:
     assert "repeated" not in describe_failure(failed(*turns))
@@ -90,10 +97,3 @@ def test_a_call_that_the_end_of_the_episode_stopped_is_no_error(end: str) -> Non
     assert find_first_error(turns) is None
     assert "first error" not in describe_failure(failed(*turns, by=Termination.ACTION_LIMIT))
     assert find_first_error([*turns, WITHOUT]) == len(turns)
-
-
-def test_actions_that_return_nothing_are_no_loop() -> None:
-    walk = [called("move_right") for _ in range(5)]
-    for turn in walk[1:]:
-        turn.messages = [Message("tool", "None")]
-    assert "repeated" not in describe_failure(failed(*walk))

@@ -46,11 +46,11 @@ def library(*parts: str) -> Library:
     return Library(envs.make("babyai").primitives).of(make_policy(parts))
 
 
-def work(seed: int, *parts: str, empty: bool = False, looks: bool = True, **facts: int) -> Iterator[ToolCall]:
+def work(seed: int, *parts: str, **facts: int) -> Iterator[ToolCall]:
     """The calls of a sleep with a library of these parts, after a report of these facts."""
-    source = "" if empty else f"```python\n{library(*parts).annotated_source()}\n```"
+    source = f"```python\n{library(*parts).annotated_source()}\n```"
     report = "\n".join(f"{words}: {number}" for words, number in ({**REPORT, **facts}).items())
-    agent = session(source, ["execute_code"] if looks else [], random.Random(seed))
+    agent = session(source, ["execute_code"], random.Random(seed))
     _, call = next(agent)
     yield call
     while call.name != "finish":
@@ -58,9 +58,9 @@ def work(seed: int, *parts: str, empty: bool = False, looks: bool = True, **fact
         yield call
 
 
-def added(calls: Iterator[ToolCall], *parts: str, empty: bool = False) -> set[str]:
+def added(calls: Iterator[ToolCall], *parts: str) -> set[str]:
     """What a sleep's edits add to a library of these parts; those that are refused add nothing."""
-    edited = Library(envs.make("babyai").primitives) if empty else library(*parts)
+    edited = library(*parts)
     for call in calls:
         given = {key: value for key, value in call.arguments.items() if key != "public"}
         try:
@@ -98,13 +98,6 @@ class TestARun:
 
 
 class TestDecisions:
-    @pytest.mark.parametrize("seed", range(4))
-    def test_the_first_routines_are_written_where_there_are_none(self, seed: int) -> None:
-        names = [call.name for call in work(seed, empty=True)]
-        assert names[0] == "execute_code"
-        assert set(names[1:-1]) == {"write_skill"}
-        assert names[-1] == "finish"
-
     @pytest.mark.parametrize("seed", range(4))
     @pytest.mark.parametrize(
         ("symptom", "part"),

@@ -16,7 +16,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.library.library import Library
-from speedrunner.methods.speedrunner import workspace
+from speedrunner.methods.speedrunner import interpreter, workspace
 from speedrunner.methods.speedrunner.interpreter import Interpreter, _list_defaults
 from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
@@ -38,18 +38,9 @@ SANDBOX, SMALL = SandboxConfig(), SandboxConfig(memory_mb=64)
 class Bench:
     """An interpreter and the draft that it imports."""
 
-    def __init__(
-        self, folders: dict[str, Path], *, wall_s: float = HANGS_S, sandbox: SandboxConfig = SANDBOX
-    ) -> None:
+    def __init__(self, folders: dict[str, Path], sandbox: SandboxConfig = SANDBOX) -> None:
         self.draft = Library(ENV.primitives)
-        self.interpreter = Interpreter(
-            sandbox,
-            folders,
-            ENV.primitives,
-            lambda: self.draft,
-            output_chars=400,
-            wall_s=wall_s,
-        )
+        self.interpreter = Interpreter(sandbox, folders, ENV.primitives, lambda: self.draft)
 
     async def __call__(self, code: str) -> str:
         return await self.interpreter.execute_code(code)
@@ -63,8 +54,9 @@ def learnt(number: int) -> SleepRecord:
 
 
 @pytest.fixture(autouse=True)
-def draft_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speedrunner.methods.speedrunner.interpreter.DRAFT_WALL_S", HANGS_S)
+def limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit in (("DRAFT_WALL_S", HANGS_S), ("CODE_WALL_S", HANGS_S), ("OUTPUT_CHARS", 400)):
+        monkeypatch.setattr(interpreter, name, limit)
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +208,9 @@ async def test_held_out_episodes_and_everything_else_of_the_run_are_out_of_sight
     assert "Operation not permitted" in await bench("Path(MOUNTS['policies'], 'x').write_text('')")
 
 
-async def test_code_that_takes_too_long_is_stopped_and_the_next_runs(folders: dict[str, Path]) -> None:
-    bench = Bench(folders, wall_s=0.3)
-    async with bench.interpreter:
-        assert "time limit of 0.3 s" in await bench("while True: pass")
-        assert (await bench.interpreter.execute("1 + 1", HANGS_S)).text == "2"
+async def test_code_that_takes_too_long_is_stopped_and_the_next_runs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter, "CODE_WALL_S", 0.3)
+    assert "time limit of 0.3 s" in await bench("while True: pass")
+    assert (await bench.interpreter.execute("1 + 1", HANGS_S)).text == "2"

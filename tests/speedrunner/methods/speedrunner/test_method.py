@@ -27,6 +27,8 @@ from tests.scripted_engine import Answer, Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model
 from tests.speedrunner.run_samples import TASK, trajectory
 
+pytestmark = pytest.mark.process
+
 SKILL = '''def advance() -> str:
     """Go two steps forward."""
     go_forward()
@@ -103,7 +105,6 @@ def night(
     return night
 
 
-@pytest.mark.process
 async def test_the_list_of_new_episodes_says_which_ended_in_a_loop(
     night: Nights, directory: RunDirectory
 ) -> None:
@@ -114,7 +115,6 @@ async def test_the_list_of_new_episodes_says_which_ended_in_a_loop(
     )
 
 
-@pytest.mark.process
 async def test_each_reply_says_how_many_calls_and_tokens_are_left(
     night: Nights, tiny_model_config: ModelConfig
 ) -> None:
@@ -129,7 +129,6 @@ async def test_each_reply_says_how_many_calls_and_tokens_are_left(
         )  # the reply's frame
 
 
-@pytest.mark.process
 async def test_the_tokens_left_on_a_chat_api_fall_by_what_the_provider_counts(night: Nights) -> None:
     def counted(prompt: int) -> Answer:
         usage = {"prompt_tokens": prompt, "completion_tokens": 10}
@@ -141,14 +140,12 @@ async def test_the_tokens_left_on_a_chat_api_fall_by_what_the_provider_counts(ni
     assert falls == pytest.approx([1000, 4000], abs=40)  # and by what the estimates of the replies differ
 
 
-@pytest.mark.process
 async def test_the_end_of_its_calls_keeps_its_edits(night: Nights) -> None:
     kept = await night([WRITE] * 2, inducer_calls=2)
     assert kept.tools.agents[0].termination is Termination.CALL_LIMIT
     assert (len(kept.policy.skills), kept.tools.error) == (1, None)
 
 
-@pytest.mark.process
 async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> None:
     slept = await night([WRITE, overflow()])
     assert [skill.name for skill in slept.policy.skills] == ["advance"]
@@ -159,7 +156,6 @@ async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> 
     assert [edit.error for edit in slept.tools.edits] == [None]
 
 
-@pytest.mark.process
 async def test_it_is_told_when_little_of_its_context_is_left(
     night: Nights, tiny_model_config: ModelConfig
 ) -> None:
@@ -172,7 +168,6 @@ async def test_it_is_told_when_little_of_its_context_is_left(
 
 
 class TestAblations:
-    @pytest.mark.process
     async def test_without_private_skills_all_are_shown_to_the_actor(
         self, night: Nights, babyai: envs.TextEnv
     ) -> None:
@@ -185,7 +180,6 @@ class TestAblations:
         spec = SpeedRunner(visibility="all_public").agent(before, TASK, babyai)
         assert [skill.name for skill in spec.library.public] == ["seen"]
 
-    @pytest.mark.process
     async def test_what_does_not_fit_half_the_context_is_named(
         self, night: Nights, directory: RunDirectory, tiny_model_config: ModelConfig
     ) -> None:

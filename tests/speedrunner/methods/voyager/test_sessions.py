@@ -172,24 +172,6 @@ class TestThePromptOfTheProgrammer:
         assert right.reference.startswith(first)
         assert "def helper_13(" in first
 
-    def test_lists_helpers_too_if_it_lists_all_since_their_names_are_taken(self) -> None:
-        spec = programming(helped(2), Racetrack(), "all", 4, "go left")
-        assert "- helper_0(): Look (0).\n- helper_1(): Look (1).\n- go_left(): Go left." in spec.instructions
-        assert spec.reference == ""
-
-    def test_and_those_of_curriculum_and_critic_name_the_limits(self, session: ScriptedRun) -> None:
-        asked = session.server.requests
-        programmer = next(each for each in asked if "run_program" in each.tools)
-        assert "You have 4 answers for a task." in programmer.system
-        curriculum, critic = (
-            next(each for each in asked if tool in each.tools) for tool in ("propose_objective", "judge")
-        )
-        assert {
-            "The actor has 4 tries for an objective." in each.system for each in (curriculum, critic)
-        } == {True}
-        assert "Left in this episode: 20 answers of all roles together" in curriculum.task
-        assert "Left in this episode: 18 answers of all roles together" in critic.task
-
 
 class TestAProgramThatDoesNotDo:
     async def test_is_tried_again_with_what_the_critic_says(self, corridor: Runs) -> None:
