@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from envs.babyai import ACTIONS, BabyAI
+from envs.babyai import ACTIONS
 from models.tiny.actor_examples import Example, Written, episodes, snapshots
 from models.tiny.teachers.scripted_inducer import LINES
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 from speedrunner.results import load
 
 if TYPE_CHECKING:
@@ -157,8 +156,7 @@ def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
     """Yield every sleep of the recorded runs in `runs`, which has one folder per run."""
     for folder in sorted(runs.iterdir()):
         data = load(folder)
-        options = data.settings.method.options
-        tools = inducer_tools(BabyAI.primitives, interpreter=options.get("interpreter") != "off")
+        tools = next(row.tools for row in data.tools if row.role == "inducer")
         for sleep in data.sleeps:
             (agent,) = sleep.agents
             written = Written(tokenizer, agent.turns[0].messages, tools)

@@ -119,20 +119,16 @@ def describe_failure(trajectory: Trajectory) -> str:
         return f"Infrastructure error: {_shorten(trajectory.fault, ERROR_CHARS)}"
     if outcome is not None and outcome.success:
         return ""
+    actions = sum(turn.executed.actions for turn in trajectory.turns if turn.executed is not None)
+    end = f"Ended by {ended} after {len(trajectory.turns)} LLM calls and {actions} actions"
     cause = describe_loop(trajectory.turns) or _describe_first_error(trajectory.turns)
-    return "; ".join(filter(None, (_describe_end(trajectory), cause)))
+    return "; ".join(filter(None, (end, cause)))
 
 
 def find_first_error(turns: list[Turn]) -> int | None:
     """Return the index of the first turn without a valid call or with a failed one; `None`: no error. The end
     of the episode, which stops a call, is none."""
     return next((index for index, turn in enumerate(turns) if _error_of(turn)), None)
-
-
-def _describe_end(trajectory: Trajectory) -> str:
-    actions = sum(turn.executed.actions for turn in trajectory.turns if turn.executed is not None)
-    made = f"{len(trajectory.turns)} LLM calls and {actions} actions"
-    return f"Ended by {trajectory.termination} after {made}"
 
 
 def describe_skill_calls(turns: list[Turn]) -> str:

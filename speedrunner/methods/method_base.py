@@ -90,9 +90,6 @@ class SleepTools:
         model: the model of every role except `actor`, which the actor's own model plays.
         library: returns a policy's skills for editing; see `Actor.library`.
         limits: limits of the actor's episodes.
-        sandbox: how agent-written code is confined.
-        wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued
-            or have no engine; then they are stopped.
         wording: paraphrase of prompts, `run.wording`.
     """
 
@@ -118,8 +115,7 @@ class SleepTools:
         self.model = actor.model
         self.library = actor.library
         self.limits = actor.limits
-        self.sandbox = actor.config.sandbox
-        self.wall_s = actor.config.run.sleep_wall_s
+        self._wall_s = actor.config.run.sleep_wall_s
         self.wording = actor.config.run.wording
         self._method = method
         self._labels = labels
@@ -127,11 +123,6 @@ class SleepTools:
         self._tasks = tasks
         self._play_episode = play_episode
         self._episode_numbers = itertools.count()
-
-    def calls(self, role: str, most: int) -> int:
-        """Return the maximum requests of a role: the method's number, or the model config's if
-        that is less."""
-        return self.actor.model.model_config.role(role).calls(most)
 
     def fell_short(self, why: str) -> None:
         """Record why the sleep did not do all its work."""
@@ -157,12 +148,10 @@ class SleepTools:
         """
         number, record = len(self.agents), AgentRecord(role, [], Termination.ENGINE_ERROR)
         self.agents.append(record)
-        left = deque(self._journal.turns(number))
-        # Recorded turns were in time, and their edits count, however late they are repeated.
-        clock = Clock(self.calls(role, llm_calls), inf if left else self._deadline())
-
-        model = self.actor.model
+        model, left = self.model, deque(self._journal.turns(number))
         context, settings = model.model_config.context, model.model_config.role(role)
+        # Recorded turns were in time, and their edits count, however late they are repeated.
+        clock = Clock(settings.calls(llm_calls), inf if left else self._deadline())
 
         async def execute(call: ToolCall) -> ToolReply:
             reply = await toolbox.execute(call, settings.string_tokens)
@@ -203,13 +192,13 @@ class SleepTools:
         if record.termination is Termination.CONTEXT_OVERFLOW:
             self.fell_short(f"the context of the {role} overflowed after {calls}")
         if record.termination is Termination.WALL_CLOCK:
-            self.fell_short(f"the sleep's {self.wall_s:g} s were over after {calls} of the {role}")
+            self.fell_short(f"the sleep's {self._wall_s:g} s were over after {calls} of the {role}")
         return record.termination
 
     def _deadline(self) -> float:
         """Return when the sleep's time is over, in monotonic seconds."""
         queued_s = sum(turn.queued_s for agent in self.agents for turn in agent.turns)
-        return time.monotonic() + self.wall_s + queued_s - self._journal.seconds
+        return time.monotonic() + self._wall_s + queued_s - self._journal.seconds
 
     async def ask(self, role: str, system: str, user: str, tool: Tool) -> None:
         """Let a role answer these two messages once, with a call of its one tool. The sleep's error records a
@@ -280,16 +269,13 @@ class Method(abc.ABC):
         trains: whether it plays training rollouts and sleeps; if not, it is only evaluated.
         replays: whether its sleeps play tasks again, which no online method may (paper, section 2).
         sees: what its sleeps may see of an episode's outcome. A method may make it an option.
+        sleep_calls: maximum requests of one sleep; `None` if unknown.
     """
 
     trains: bool = True
     sees: Sees = "score"
     replays: ClassVar[bool] = False
-
-    @property
-    def sleep_calls(self) -> int | None:
-        """Return the maximum requests of one sleep; `None` if unknown."""
-        return None
+    sleep_calls: int | None = None
 
     def initial(self) -> Policy:
         """Return the policy before any rollout (version 0). By default it is empty."""
@@ -339,6 +325,4 @@ class Method(abc.ABC):
 
 def newest_batch(history: History) -> list[Trajectory]:
     """Return the newest batch's scored episodes; an infrastructure error says nothing about a method."""
-    batches = history.batches()
-    played = history.batch(batches[-1]) if batches else []
-    return [episode for episode in played if episode.outcome is not None]
+    return [episode for episode in history.batch(history.batches()[-1]) if episode.outcome is not None]

@@ -20,15 +20,11 @@ METHODS = {
 """Name -> `package.module:Class`."""
 
 
-class UnknownMethod(Exception):
-    """No method has the given name."""
+class InvalidMethod(Exception):
+    """No method has the given name, or it does not accept the given options."""
 
 
-class InvalidMethodOption(Exception):
-    """A method was created with an unknown option, or with a value of the wrong type."""
-
-
-REGISTRY = Registry("method", METHODS, Method, UnknownMethod, InvalidMethodOption)  # type: ignore[type-abstract]
+REGISTRY = Registry("method", METHODS, Method, InvalidMethod, InvalidMethod)  # type: ignore[type-abstract]
 
 
 def make(name: str, **options: Any) -> Method:
@@ -38,9 +34,8 @@ def make(name: str, **options: Any) -> Method:
         name: a key of `METHODS`, or the `package.module:Class` of any other `Method`.
         options: arguments of its constructor.
 
-    Raises:
-        UnknownMethod: the name is unknown, or refers to nothing importable that is a method.
-        InvalidMethodOption: unknown option, or a value that it does not accept.
+    Raises `InvalidMethod`: the name refers to nothing importable that is a method; it has no such option, or
+    does not accept a value.
     """
     kind = REGISTRY.find(name)
-    return REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethodOption)
+    return REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethod)

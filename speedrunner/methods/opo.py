@@ -32,10 +32,7 @@ class OPO(Method):
 
     sees: Sees = "score"
 
-    @property
-    def sleep_calls(self) -> int:
-        """Return the requests of one sleep: one, or more after answers without a valid call."""
-        return TRIES
+    sleep_calls = TRIES
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the optimizer read the batch's episodes and rewrite the notes.

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from speedrunner.methods import (
-    History,
-    Policy,
-    SleepTools,
-    Tool,
-    ToolError,
-    shared_parts,
-)
+from speedrunner.methods import History, Policy, SleepTools, Tool, ToolError, shared_parts
 from speedrunner.methods.speedrunner.inducer import Inducer
 
 

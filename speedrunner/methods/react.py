@@ -16,11 +16,6 @@ class ReAct(Method):
     def __init__(self, *, train: bool = False) -> None:
         self.trains = train
 
-    @property
-    def sleep_calls(self) -> int:
-        """Return 0: its sleep sends no request."""
-        return 0
-
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives only."""
         return ActorSpec(Library(env.primitives))

@@ -85,6 +85,7 @@ async def play_with(model: Model, setup: Setup, policy: Policy | None = None) ->
     """
     run = setup.config.run
     with open_new_run(setup, Path(run.dir), policy) as directory:
+        model.note_tools = directory.append_tools
         async with setup.workers(run.in_flight, directory.files.worker_log) as pool:
             executor = Executor(directory, setup.method, Actor(setup.env, model, setup.config), pool)
             await executor.execute(unfinished_steps(setup.plan(), directory.read()))

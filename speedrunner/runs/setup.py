@@ -23,7 +23,7 @@ from speedrunner.config.names import split_version
 from speedrunner.config.schema import Config, InvalidConfig, LibraryConfig
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment
-from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
+from speedrunner.methods.method_registry import InvalidMethod
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy
@@ -33,8 +33,8 @@ from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.worker_pool import WorkerPool
 
 SETUP_ERRORS = (
-    *(EnvironmentFault, InvalidModelConfig, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
-    *(UnfitEnvironment, UnknownMethod),
+    *(EnvironmentFault, InvalidModelConfig, InvalidConfig, InvalidMethod, InvalidPlan, MethodBroke),
+    UnfitEnvironment,
 )
 """Errors in a configuration that are found before anything starts."""
 
@@ -130,7 +130,7 @@ def set_up(config: Config, model_config: ModelConfig | None = None, *, plays_her
         plays_here: whether this machine is to play; login nodes often cannot isolate processes.
 
     Raises:
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part does not exist
+        EnvironmentFault, InvalidMethod, InvalidModelConfig: a named part does not exist
         or is invalid.
         UnfitEnvironment: the method cannot play in the environment.
         SandboxUnavailable: skills cannot be isolated on this machine.

@@ -70,6 +70,7 @@ class _Programs(LocalModel):
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
     ) -> Conversation:
         """See `Model`."""
+        self.note_tools({"role": role, **labels}, tools)
         rng = random.Random(f"{self._settings.seed} {labels['episode']}")
         told, names = messages[-1]["content"], [tool.name for tool in tools]
         if role == "actor":

@@ -59,10 +59,8 @@ class Inducer(Method):
     interpreter: Literal["on", "off"] = "on"
     sees: Sees = "score"
 
-    @property
-    def sleep_calls(self) -> int:
-        """Return the inducer's requests."""
-        return self.inducer_calls
+    def __post_init__(self) -> None:
+        self.sleep_calls = self.inducer_calls
 
     async def work(
         self,
@@ -85,7 +83,7 @@ class Inducer(Method):
         async with AsyncExitStack() as stack:
             if self.interpreter == "on":
                 folders = await asyncio.to_thread(history.files)  # copies may be large
-                interpreter = Interpreter(tools.sandbox, folders, tools.env.primitives, draft)
+                interpreter = Interpreter(tools.actor.config.sandbox, folders, tools.env.primitives, draft)
                 offered = [(await stack.enter_async_context(interpreter)).execute_code, *offered]
             await tools.run_agent("inducer", messages, Toolbox(offered, finish), self.inducer_calls)
         if tools.error is not None:
@@ -106,7 +104,7 @@ class Inducer(Method):
             wording,
             **shared_parts(tools.env, tools.limits, string_tokens) | learned,
             interpreter=self.interpreter == "on",
-            memory_mb=tools.sandbox.memory_mb,
+            memory_mb=tools.actor.config.sandbox.memory_mb,
             wall_s=f"{CODE_WALL_S:g}",
             output_chars=OUTPUT_CHARS,
             sees=self.sees,
@@ -141,7 +139,7 @@ class Inducer(Method):
                 for record in history.sleeps(tools.sleep, SLEEPS_SHOWN)
                 for line in (*summary_lines(msgspec.to_builtins(record)), *_effect(record.sleep, history))
             ],
-            calls=tools.calls("inducer", self.inducer_calls),
+            calls=model.model_config.role("inducer").calls(self.inducer_calls),
             context=context,
             **learned,
         )

@@ -13,29 +13,17 @@ from speedrunner.methods import (
     Library,
     Message,
     Policy,
-    Primitive,
     SleepTools,
     Task,
     TextEnv,
-    Tool,
-    Toolbox,
-    ToolSpec,
     render,
 )
 from speedrunner.methods.speedrunner.draft import Draft
-from speedrunner.methods.speedrunner.inducer import Inducer, finish
-from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.inducer import Inducer
 
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
 """Maximum tokens of a library's source, and maximum share of the context, to be included in the prompt; a
 larger library is only listed."""
-
-
-def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> list[ToolSpec]:
-    """Return the tools that the inducer sees, with or without a code interpreter."""
-    draft = Draft(Library(primitives), 1, [])
-    offered: list[Tool] = [Interpreter.execute_code.__get__(draft)] if interpreter else []
-    return Toolbox([*offered, *draft.tools(all_public=False)], finish).specs
 
 
 @dataclass(kw_only=True)

@@ -49,11 +49,6 @@ class Voyager(Method):
     tries: AtLeastOne = 4
     retrieve: Retrieve = 5
 
-    @property
-    def sleep_calls(self) -> int:
-        """Return 0: programs are appended without a request."""
-        return 0
-
     def check(self, env: TextEnv) -> None:
         """Refuse environments with tasks that ask for different things."""
         if not env.goals:

@@ -100,7 +100,7 @@ class CheckedRun:
 
     Raises:
         StorageError, InvalidConfig: it cannot be read, or has no episode.
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part does not exist
+        EnvironmentFault, InvalidMethod, InvalidModelConfig: a named part does not exist
         here.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """

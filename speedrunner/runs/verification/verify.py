@@ -34,7 +34,7 @@ async def verify(
 
     Raises:
         RunDirectoryError: the run does not exist, or cannot be read.
-        InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part
+        InvalidConfig, EnvironmentFault, InvalidMethod, InvalidModelConfig: a named part
         does not exist here.
         SandboxError, WorkerError: its skills or its environment do not run here.
     """

@@ -14,7 +14,7 @@ from serving.errors import InvalidModelConfig
 from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
+from speedrunner.methods.method_registry import InvalidMethod
 from speedrunner.methods.prompt_parts import shared_parts
 from speedrunner.methods.react import ReAct
 from speedrunner.runs.plan import InvalidPlan
@@ -60,7 +60,7 @@ def test_what_environment_method_and_model_do_not_take_is_told_in_one_line(golde
         set_up(compose(line.split()))
 
     tries = [(line, partial(read, line)) for line in lines]
-    kinds = (EnvironmentFault, InvalidMethodOption, InvalidModelConfig, UnknownMethod)
+    kinds = (EnvironmentFault, InvalidMethod, InvalidModelConfig)
     text = refusals(tries, kinds, FOLDER=Path.cwd())
     golden("refused_options.txt", re.sub(r"line \d+", "line N", text))
 
