@@ -118,7 +118,7 @@ HANG = Answer(fault="hang")
 """No answer until the engine is stopped."""
 GARBAGE = Answer("x", edit=lambda content: b"{")
 """An answer that is no JSON."""
-LATIN = Answer("x", edit=lambda content: json.dumps(content).replace("answer", "é").encode("latin-1"))
+LATIN = Answer("A", edit=lambda content: json.dumps(content).replace("A", "é").encode("latin-1"))
 """An answer whose text is not in UTF-8."""
 
 
