@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -135,11 +134,6 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
 
     Raises `ServerFailed`: it cannot be used.
     """
-    if (count := count_listeners(endpoint)) > 1:
-        raise ServerFailed(
-            f"{count} servers listen at {endpoint}, of which only the last one can be reached: stop the"
-            " others, or give each a path of its own"
-        )
     response = await endpoint.get("/v1/models")
     try:
         listed = msgspec.json.decode(response.content, type=_Models).data
@@ -149,14 +143,3 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
     if model not in served:
         raise ServerFailed(f"the server at {endpoint} serves {', '.join(served) or 'nothing'}, not {model!r}")
     return served[model]
-
-
-def count_listeners(endpoint: Endpoint) -> int:
-    """Return how many servers of this machine listen on a Unix socket's path. A server takes a path over from
-    another one without a word. It is 0 for another kind of address, or if the system does not say."""
-    sockets = list[str]()
-    if endpoint.socket:
-        with suppress(OSError):
-            sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
-    path = f" {endpoint.socket}"
-    return sum(line.split()[3] == "00010000" for line in sockets if line.endswith(path))

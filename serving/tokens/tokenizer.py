@@ -48,7 +48,6 @@ class ChatTokenizer:
         self._control = {token["content"]: int(token["id"]) for token in added}
         longest_first = sorted(self._control, key=len, reverse=True)
         self.template = ChatTemplate(self._render, longest_first, str(self.huggingface.eos_token))
-        self.template.check_limits()
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens, the same tokenizer encodes every text as ordinary text. That follows a
         # control token, so it never gets the space that some tokenizers put before a prompt's first text.

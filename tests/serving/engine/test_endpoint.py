@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.engine.endpoint import Endpoint, attach, count_listeners
+from serving.engine.endpoint import Endpoint, attach
 from serving.errors import ServerFailed
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
@@ -103,18 +103,3 @@ async def test_a_prefix_before_v1_is_kept_for_all_paths(tmp_path: Path) -> None:
         assert await endpoint.healthy()
         assert await attach(endpoint, "m") is None
     assert seen == [b"/llm/health", b"/llm/v1/models"]
-
-
-async def test_a_path_that_a_second_server_took_over_is_refused(tmp_path: Path) -> None:
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(response(b'{"data": [{"id": "m"}]}'))
-
-    endpoint = Endpoint.on_socket(tmp_path / "s")
-    async with echoing_server(tmp_path, answer):
-        assert await attach(endpoint, "m") is None
-        assert count_listeners(endpoint) == 1
-        async with echoing_server(tmp_path, answer):
-            assert count_listeners(endpoint) == 2
-            assert count_listeners(Endpoint("http://h/v1")) == 0
-            with pytest.raises(ServerFailed, match=r"2 servers listen at unix:.*, of which only"):
-                await attach(endpoint, "m")
