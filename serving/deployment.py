@@ -17,7 +17,7 @@ from serving.admission import replicas_of
 from serving.engine.client import Engine, RequireAlive, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.gpus import Gpu
-from serving.engine.metrics import patience_for, read_counters, read_metrics, watch
+from serving.engine.metrics import PATIENCE_S, read_counters, read_metrics, watch
 from serving.engine.server import VllmServer
 from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import require_gpus
@@ -236,7 +236,7 @@ async def deploy(
         deployment = Deployment(model_config, options, endpoint, server, tokenizer, say)
         stack.push_async_callback(deployment.close)
         if server is not None:
-            patience_s = options.hang_timeout_s or patience_for(model_config.context)
+            patience_s = options.hang_timeout_s or PATIENCE_S
             await stack.enter_async_context(watch(endpoint, patience_s, deployment.is_busy, deployment.hung))
         await deployment.open()
         yield deployment

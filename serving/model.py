@@ -16,9 +16,10 @@ from serving.apis.messages import MessageConversation
 from serving.apis.responses import ResponsesConversation
 from serving.conversation import Conversation
 from serving.engine.client import Engine, Prompt
-from serving.errors import ServingError
+from serving.errors import InvalidTool, ServingError
 from serving.model_config import ModelConfig, Roles
 from serving.tokens.formats import FORMATS
+from serving.tokens.grammar import structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript, common_prefix
@@ -155,16 +156,21 @@ class Model:
         return common_prefix(*prompts)
 
     def check_tool(self, tool: ToolSpec) -> None:
-        """Check that the engine can decode the actor's calls of `tool` (completions API).
+        """Check that the engine can decode the actor's calls of `tool` (completions API): its own grammar
+        library compiles their grammar.
 
         Takes about a second the first time, then milliseconds.
 
-        Raises `InvalidTool`: they cannot.
+        Raises `InvalidTool`: it cannot.
         """
         if self._format is None or self.tokenizer is None:
             return
-        string_tokens = self.model_config.role("actor").string_tokens
-        self._format.check_decoding(tool, string_tokens, self.tokenizer.grammar_compiler)
+        call = self._format.call(tool, self.model_config.role("actor").string_tokens)
+        try:
+            self.tokenizer.grammar_compiler.compile_structural_tag(structural_tag(call))
+        except Exception as error:  # the library raises several kinds
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InvalidTool(f"{tool.name}: its calls cannot be decoded: {reason}") from error
 
     def with_roles(self, roles: Roles) -> Model:
         """Return the same model and engine, with other sampling and budgets."""

@@ -103,14 +103,12 @@ class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
 
     Attributes:
         seconds: time from sending the request to the end of the answer.
-        ended: monotonic time of that end.
         request: id of its rows in the ledger.
     """
 
     answer: T
     usage: Usage
     seconds: float
-    ended: float
     request: str
     record: Callable[..., None]
     """Writes the ledger row, once the caller knows the answer's status: `record(status, usage)`."""
@@ -310,8 +308,7 @@ class Engine:
         except asyncio.CancelledError as end:
             row("aborted", None, end)
             raise
-        ended = time.monotonic()
-        return EngineResponse(answer, usage, ended - request.started, ended, request.id, row)
+        return EngineResponse(answer, usage, time.monotonic() - request.started, request.id, row)
 
     async def _wait_after(self, request: _Request[Any], failure: TryFailed) -> None:
         """Count a failed try, and wait before the next one.

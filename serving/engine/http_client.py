@@ -147,15 +147,14 @@ class HttpClient:
         return None
 
     async def _connect(self) -> _Connection:
-        loop, url = asyncio.get_running_loop(), self._url
-        port = url.port or (443 if self._tls else 80)
+        loop, host = asyncio.get_running_loop(), self._url.hostname or ""
+        port = self._url.port or (443 if self._tls else 80)
         try:
             async with asyncio.timeout(CONNECT_S):
                 if self._socket:
                     _, connection = await loop.create_unix_connection(_Connection, str(self._socket))
                 else:
-                    address = (url.hostname, port)
-                    _, connection = await loop.create_connection(_Connection, *address, ssl=self._tls)
+                    _, connection = await loop.create_connection(_Connection, host, port, ssl=self._tls)
         except TimeoutError as error:
             raise HttpError(f"no connection within {CONNECT_S:g} s", "not connected") from error
         except OSError as error:

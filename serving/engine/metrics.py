@@ -118,23 +118,11 @@ async def read_counters(endpoint: Endpoint) -> Counters:
     return (await read_metrics(endpoint)).counters()
 
 
-FLOOR_S = 300.0
-"""Least patience in seconds: a new engine may still compile kernels. An estimate, not measured on a GPU."""
+PATIENCE_S = 300.0
+"""How long an engine may show no progress while requests run, in seconds.
 
-PREFILL_TOKENS_PER_S = 1000
-"""Lowest expected speed of a long prompt's computation in tokens per second."""
-
-
-def patience_for(context: int) -> float:
-    """Return how long an engine may show no progress while requests run, in seconds.
-
-    A healthy engine changes its counters or the used share of its cache at each step, which takes a second or
-    two on a GPU. Even if they do not change during a whole prefill, the patience covers it.
-
-    Args:
-        context: longest prompt plus completion, in tokens.
-    """
-    return max(FLOOR_S, context / PREFILL_TOKENS_PER_S)
+A healthy engine changes its counters or the used share of its cache at each step, which takes a second or two
+on a GPU. A new one may still compile kernels. An estimate, not measured on a GPU."""
 
 
 @contextlib.asynccontextmanager

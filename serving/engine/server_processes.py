@@ -37,14 +37,10 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[str, float]:
     seconds: dict[str, float] = {}
     for process in processes:
         with suppress(psutil.Error):
-            name, times = _title(process) or "API server", process.cpu_times()
+            title = "".join(process.cmdline()[:1]).partition("VLLM::")[2]
+            name, times = title or "API server", process.cpu_times()
             seconds[name] = seconds.get(name, 0.0) + times.user + times.system
     return seconds
-
-
-def _title(process: psutil.Process) -> str:
-    """Return vLLM's name of a process; empty for the API server and others."""
-    return "".join(process.cmdline()[:1]).partition("VLLM::")[2]
 
 
 def find_server_gpus(

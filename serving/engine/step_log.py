@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -40,28 +41,19 @@ class LoggedStep(msgspec.Struct, frozen=True):
         return self.prefill_tokens == 0
 
 
-class StepLog:
-    """The log as the engine's process writes it."""
+def log_step(file: BinaryIO, tokens: Iterable[int], waiting: int, graph_mode: str | None) -> None:
+    """Add a step to a log.
 
-    def __init__(self, file: Path) -> None:
-        self._file = file.open("ab", buffering=0)
-
-    def write(self, tokens: Iterable[int], waiting: int, graph_mode: str | None) -> None:
-        """Add a step.
-
-        Args:
-            tokens: number of tokens that each of its requests computed.
-            graph_mode: the name of vLLM's mode; `None` if it is not reported.
-        """
-        counts = list(tokens)
-        step = LoggedStep(
-            time_s=time.monotonic(),
-            requests=len(counts),
-            prefill_tokens=sum(counts) - len(counts),
-            waiting=waiting,
-            graph_mode=(graph_mode or "unknown").lower(),
-        )
-        self._file.write(msgspec.json.encode(step) + b"\n")
+    Args:
+        tokens: number of tokens that each of its requests computed.
+        graph_mode: the name of vLLM's mode; `None` if it is not reported.
+    """
+    counts = list(tokens)
+    prefill_tokens = sum(counts) - len(counts)
+    step = LoggedStep(
+        time.monotonic(), len(counts), prefill_tokens, waiting, (graph_mode or "unknown").lower()
+    )
+    file.write(msgspec.json.encode(step) + b"\n")
 
 
 def read_steps(file: Path, start: int = 0) -> list[LoggedStep]:

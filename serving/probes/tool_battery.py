@@ -19,7 +19,6 @@ from serving.errors import ContextOverflow, RequestRefused, TruncatedCall
 from serving.model import Model
 from serving.model_config import Role, Roles
 from serving.tokens.tools import ToolSpec
-from serving.usage import Usage
 from speedrunner.plain.plain_yaml import read_yaml_file
 
 MANY_TOOLS = 60
@@ -78,15 +77,12 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
         validity: `truncated` if the answer reached `max_tokens` or the end of the context.
         problem: why it is not valid.
         is_empty: whether the model ended its answer at once, or inside its thought.
-        token_ids: token ids that were generated (completions API).
     """
 
     probe: ToolProbe
     validity: Validity = "valid"
     problem: str | None = None
     is_empty: bool = False
-    usage: Usage = Usage()
-    token_ids: list[int] = []
 
 
 async def answer_probe(model: Model, role: Role, probe: ToolProbe) -> ProbeAnswer:
@@ -106,12 +102,12 @@ async def answer_probe(model: Model, role: Role, probe: ToolProbe) -> ProbeAnswe
         return ProbeAnswer(probe=probe, validity="invalid", problem=str(error))
     finally:
         talk.close()
-    if answer.overflows:
-        return ProbeAnswer(probe=probe, validity="truncated", problem=str(answer.problem))
-    probe_answer = ProbeAnswer(probe=probe, usage=answer.usage, token_ids=answer.token_ids)
     if answer.problem is None:
-        return probe_answer
-    if isinstance(answer.problem, TruncatedCall):
-        return msgspec.structs.replace(probe_answer, validity="truncated", problem=str(answer.problem))
-    is_empty, problem = not answer.text, str(answer.problem)
-    return msgspec.structs.replace(probe_answer, validity="invalid", problem=problem, is_empty=is_empty)
+        return ProbeAnswer(probe=probe)
+    is_cut = answer.overflows or isinstance(answer.problem, TruncatedCall)
+    return ProbeAnswer(
+        probe=probe,
+        validity="truncated" if is_cut else "invalid",
+        problem=str(answer.problem),
+        is_empty=not is_cut and not answer.text,
+    )

@@ -72,21 +72,6 @@ class ChatTemplate:
         self.eos = eos
 
     @cached_property
-    def answer_header(self) -> str:
-        """The text with control tokens that the template writes in the history before each answer, after the
-        generation prompt, such as a channel of gpt-oss; empty if there is none.
-
-        The engine's answer must begin after it. Tags of an empty thought do not count.
-        """
-        messages = _three_turns(_ANSWER)
-        opened, closed = (self.try_render(messages[:1], [], open_turn=is_open) for is_open in (True, False))
-        history = self.try_render(messages, [])
-        header, answer, _ = history[len(opened) :].partition(_ANSWER)
-        has_control = set(self._control.findall(header)) - {"<think>", "</think>"}
-        is_header = answer and has_control and opened != closed and history.startswith(opened)
-        return header if is_header else ""
-
-    @cached_property
     def writes_tools(self) -> bool:
         """Whether a prompt has each tool's name, documentation and parameters."""
         text = self.try_render([{"role": "user", "content": _FIRST}], [_PROBE.openai])
@@ -110,10 +95,6 @@ class ChatTemplate:
         if tools_in_system and self.writes_tools:
             parts.append(
                 f"has a call format that is none of ours: the tools go into the {where} message as JSON"
-            )
-        if self.answer_header:
-            parts.append(
-                f"writes {self.answer_header!r} before each answer, which each prompt then ends with"
             )
         return f"the chat template {'; it '.join(parts)}" if parts else ""
 

@@ -21,7 +21,6 @@ from serving.tokens.grammar import (
     one_of,
     optional,
     sequence,
-    structural_tag,
 )
 from serving.tokens.tools import Schema, ToolCall, ToolSpec, checked_call
 
@@ -102,22 +101,6 @@ class ToolFormat(ABC):
             InvalidCall: no call, more than one, one that cannot be read, an unknown tool, or arguments that
                 its schema does not allow.
         """
-
-    def check_decoding(self, tool: ToolSpec, string_tokens: int, compiler: Any) -> None:
-        """Check, before a tool is offered, that the engine can decode its calls: its own grammar library
-        compiles their grammar.
-
-        Args:
-            compiler: of the served tokenizer (`ChatTokenizer.grammar_compiler`).
-
-        Raises `InvalidTool`: it cannot.
-        """
-        tag = structural_tag(self.call(tool, string_tokens))
-        try:
-            compiler.compile_structural_tag(tag)
-        except Exception as error:  # the library raises several kinds
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InvalidTool(f"{tool.name}: its calls cannot be decoded: {reason}") from error
 
 
 class JsonFormat(ToolFormat):

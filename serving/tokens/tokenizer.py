@@ -78,8 +78,7 @@ class ChatTokenizer:
             template_options: variables of the template (`enable_thinking`).
 
         Returns:
-            The prompt's token ids, and the generation prompt: the text that opens the model's turn, with the
-            header that the template writes before each answer.
+            The prompt's token ids, and the generation prompt: the text that opens the model's turn.
         """
         # While the template runs, a nonce that no text contains replaces control tokens from outside.
         nonce = secrets.token_hex(8)
@@ -103,7 +102,6 @@ class ChatTokenizer:
         closed = self._render(hidden_messages, hidden_tools, False, **template_options)
         if not rendered.startswith(closed):
             raise InvalidModelConfig("the chat template rewrites earlier text when it opens the model's turn")
-        rendered += self.template.answer_header
         hidden = re.compile(f"\ue000{nonce}([0-9]+)\ue001")
         ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
         return ids, rendered[len(closed) :]

@@ -9,7 +9,7 @@ import pytest
 
 from serving.engine.capacity import CacheConfig
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Metrics, patience_for, watch
+from serving.engine.metrics import Metrics, watch
 from serving.errors import ServerFailed
 from serving.usage import Counters
 from tests.processes import HANGS_S
@@ -147,8 +147,3 @@ async def test_an_engine_that_is_well_or_starts_again_is_left_alone(
     metrics: Callable[[int], str | Exception], is_busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await watched(metrics, is_busy, monkeypatch, enough=0) == 0
-
-
-@pytest.mark.parametrize(("context", "seconds"), [(16_384, 300), (1_000_000, 1000)])
-def test_patience_covers_a_prefill_of_the_whole_context(context: int, seconds: float) -> None:
-    assert patience_for(context) == seconds

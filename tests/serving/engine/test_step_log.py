@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.engine.step_log import StepLog, read_steps
+from serving.engine.step_log import log_step, read_steps
 
 
 def test_steps_are_read_as_they_were_written_and_an_incomplete_row_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "steps"
     assert read_steps(file) == []
-    log = StepLog(file)
-    log.write([1, 1, 1], waiting=2, graph_mode="FULL")
-    log.write([1, 57], waiting=0, graph_mode=None)
-    with file.open("ab") as other:
-        other.write(b"begun")
+    with file.open("ab") as log:
+        log_step(log, [1, 1, 1], waiting=2, graph_mode="FULL")
+        log_step(log, [1, 57], waiting=0, graph_mode=None)
+        log.write(b"begun")
     decoding, mixed = read_steps(file)
     assert (decoding.requests, decoding.waiting, decoding.graph_mode) == (3, 2, "full")
     assert (mixed.requests, mixed.prefill_tokens, mixed.graph_mode) == (2, 56, "unknown")

@@ -1,4 +1,4 @@
-"""What a model reads with chat templates of ten kinds; tests/golden/chat_templates has the conversations."""
+"""What a model reads with chat templates of many kinds; tests/golden/chat_templates has the conversations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ TOKENS = (
     *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]"),
     *("<|sor|>", "<|eor|>", "<|start_header_id|>", "<|end_header_id|>"),
     *("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
-    *("<|start|>", "<|channel|>", "<|message|>", "<|end|>"),
 )
 
 EOS = {
@@ -32,7 +31,6 @@ EOS = {
     "tools_in_user": "<|eot_id|>",
     "python_calls": "<|eot_id|>",
     "other_roles": "<|endoftext|>",
-    "channels": "<|end|>",
 }
 """The token at which the engine ends an answer; otherwise <|im_end|>."""
 

@@ -9,15 +9,18 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from typing_extensions import TypedDict
 
 from serving.errors import InvalidTool, TruncatedCall
+from serving.model_config import ModelConfig
 from serving.tokens.formats import FORMATS, XmlFormat
-from serving.tokens.grammar import LIST_ITEMS, Part, regex
+from serving.tokens.grammar import LIST_ITEMS, regex, structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from tests.golden_tables import Golden, table
 from tests.grammar_walks import avoids, stretches
+from tests.scripted_runs import scripted_model
 from tests.serving.conftest import Served
 from tests.tool_samples import (
     ANY_TEXT,
@@ -188,17 +191,18 @@ def spec(function: Any) -> ToolSpec:
     ],
 )
 def test_the_engine_can_decode_every_type(served: Served, function: Any, string_tokens: int) -> None:
-    compiler = served.tokenizer.grammar_compiler
-    served.format.check_decoding(spec(function), string_tokens, compiler)
+    tag = structural_tag(served.format.call(spec(function), string_tokens))
+    served.tokenizer.grammar_compiler.compile_structural_tag(tag)
 
 
-def test_a_grammar_that_does_not_compile_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
-    class Broken(XmlFormat):
-        def call(self, tool: ToolSpec, string_tokens: int) -> Part:
-            return regex("(", 1)
-
-    with pytest.raises(InvalidTool, match=r"^nothing: its calls cannot be decoded: "):
-        Broken().check_decoding(spec(nothing), 80, tiny_tokenizer.grammar_compiler)
+async def test_a_tool_whose_grammar_does_not_compile_is_refused(
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(XmlFormat, "call", lambda *_: regex("(", 1))
+    model_config = replace(tiny_model_config, tool_format="qwen3_xml")
+    async with scripted_model([], model_config, tiny_tokenizer) as opened:
+        with pytest.raises(InvalidTool, match=r"^nothing: its calls cannot be decoded: "):
+            opened.model.check_tool(spec(nothing))
 
 
 GO = ToolSpec("go", "Go somewhere.", record("to", to={"type": "string"}, fast=BOOLEAN, steps=INTEGER))
