@@ -122,23 +122,3 @@ class BabyAI(TextEnv):
         if self._level is None:
             raise EpisodeOver("there is no episode yet; reset starts one")
         return self._level.get_frame(highlight=False, tile_size=16)
-
-    def snapshot(self) -> dict[str, Any] | None:
-        """Return the grid without its walls. x grows to the east, y to the south; direction 0 is east."""
-        level = self._level
-        if level is None:
-            return None
-        objects: list[dict[str, Any]] = []
-        for place, cell in enumerate(level.grid.grid):
-            if cell is None or cell.type == "wall":
-                continue
-            row, column = divmod(place, level.width)
-            objects.append({"type": cell.type, "color": cell.color, "pos": [column, row]})
-        return {
-            "width": level.width,
-            "height": level.height,
-            "agent_pos": [int(coordinate) for coordinate in level.agent_pos],
-            "agent_dir": int(level.agent_dir),
-            "carrying": [level.carrying.type, level.carrying.color] if level.carrying else None,
-            "objects": objects,
-        }

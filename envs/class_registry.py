@@ -25,19 +25,9 @@ def in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def place(error: BaseException, owner: type | None = None) -> str:
-    """Return where an error was raised: `my_world.py, line 12, in call`; empty if no file is known.
-
-    Args:
-        owner: if the error passed through this class's file, the innermost line of that file is returned;
-            otherwise the innermost of all.
-    """
+def place(error: BaseException) -> str:
+    """Return where an error was raised: `my_world.py, line 12, in call`."""
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
-    module = owner and sys.modules.get(owner.__module__)
-    if module and (file := inspect.getsourcefile(module)):
-        frames = [frame for frame in frames if frame.filename == file] or frames
-    if not frames:
-        return ""
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}, in {frames[-1].name}"
 
 
@@ -151,5 +141,5 @@ class Registry(Generic[T]):
             raise
         except Exception as problem:  # from a user's class
             raise self.invalid(
-                f"{whose} cannot be created: {in_one_line(problem)} ({place(problem, kind)})"
+                f"{whose} cannot be created: {in_one_line(problem)} ({place(problem)})"
             ) from problem

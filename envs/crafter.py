@@ -1,15 +1,18 @@
-"""Crafter in text: survive and progress in an open world, described in words (paper, Appendix D)."""
+"""Crafter in text: survive and progress in an open world, described in words (paper, Appendix D).
+
+The words follow `balrog/environments/crafter/env.py` of balrog-ai/BALROG, commit af7d1f17e0de, with precise
+locations. BALROG's window is 9 x 7 cells, and it shows nothing near the west and north edges.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from envs import crafter_text
-from envs.crafter_text import View
 from envs.text_env import (
     Description,
     EpisodeOver,
@@ -21,6 +24,7 @@ from envs.text_env import (
     Task,
     TextEnv,
     read_description,
+    steps,
 )
 from speedrunner.plain.plain_records import read_table
 
@@ -43,6 +47,20 @@ ACHIEVEMENTS = tuple(Path(__file__).with_name("crafter_achievements.txt").read_t
 
 INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
 
+View = Literal["nearest", "all"]
+RIPE = "ripe "
+"""Stands before the name of a plant that can be eaten, as upstream's picture shows and the paper's text does
+not."""
+
+BEGIN, END = "<<OBSERVATION_BEGIN>>", "<<OBSERVATION_END>>"
+SLEEPING = "You are sleeping, and will not be able to take actions until energy is full."
+DEAD = "You died."
+
+VITALS = ("health", "food", "drink", "energy")
+SIGHT = 4
+"""Cells that the player sees in each direction."""
+OUTSIDE = "out"
+"""A snapshot's name for a cell beyond the map."""
 
 SEEN: dict[View, str] = {
     "nearest": "the nearest cell of each kind of material, object and creature in the 9 x 9 cells around you "
@@ -125,7 +143,7 @@ class Crafter(TextEnv):
 
             self._game = Game(self._zombie_frequency)
         self._game.start(task.index)
-        return Opening(instruction=INSTRUCTION, observation=self._observation(self._game))
+        return Opening(instruction=INSTRUCTION, observation=self._observation())
 
     def call(self, name: str, **arguments: Any) -> str | None:
         """Act and return nothing, or read and return the observation."""
@@ -133,13 +151,13 @@ class Crafter(TextEnv):
             raise EpisodeOver("the episode is over; reset starts another")
         self.check_call(name, arguments)
         if name == READ:
-            return self._observation(self._game)
+            return self._observation()
         self._game.act(ACTIONS[name]["upstream"])
         return None
 
     def free_observation(self) -> str | None:
         """Return the last observation after the player's death: the primitive that reads it is refused."""
-        return self._observation(self._started()) if self.done else None
+        return self._observation() if self.done else None
 
     @property
     def done(self) -> bool:
@@ -154,22 +172,111 @@ class Crafter(TextEnv):
         share = len(unlocked) / len(ACHIEVEMENTS)
         return Outcome(score=share, success=share == 1, detail=detail)
 
-    def snapshot(self) -> dict[str, Any] | None:
-        """Return the 9 x 9 window, the player's position and direction, vitals and inventory.
+    def snapshot(self) -> dict[str, Any]:
+        """Return the player's state, belongings and view as plain JSON values.
 
-        See `envs.crafter_text.snapshot` for its keys.
+        `window` has nine rows from north to south, each with nine names from west to east, joined by commas:
+        the creature or thing on a cell, else the cell's material, or `out` beyond the map. `pos` and `facing`
+        are [x, y], where x grows to the east and y to the south.
         """
-        return None if self._game is None else crafter_text.snapshot(self._game)
+        game = self._started()
+        player, inventory = game.player, game.player.inventory
+        x, y = map(int, player.pos)
+        ahead = int(player.facing[0]), int(player.facing[1])
+        return {
+            **{vital: inventory[vital] for vital in VITALS},
+            "inventory": {name: n for name, n in inventory.items() if n and name not in VITALS},
+            "pos": [x, y],
+            "facing": list(ahead),
+            "facing_target": _name_cell(*game.world[x + ahead[0], y + ahead[1]]),
+            "sleeping": bool(player.sleeping),
+            "window": [",".join(_name_cell(*cell) for cell in row) for row in self._cells_in_sight()],
+            "achievements": sorted(name for name, times in player.achievements.items() if times),
+            "step": game.step_count,
+            "daylight": round(float(game.world.daylight), 6),
+        }
 
     def textures(self) -> list[list[str]]:
         """Return the names of upstream's textures for the cells of the snapshot's `window`, row by row:
         `grass`, or `grass.cow` with a creature. Raises `EpisodeOver` before the first reset."""
-        return crafter_text.textures(self._started())
+        return [
+            [f"{material or OUTSIDE}.{obj.texture}" if obj else material or OUTSIDE for material, obj in row]
+            for row in self._cells_in_sight()
+        ]
 
-    def _observation(self, game: Game) -> str:
-        return crafter_text.describe(crafter_text.snapshot(game), self._view)
+    def _observation(self) -> str:
+        return describe(self.snapshot(), self._view)
+
+    def _cells_in_sight(self) -> list[list[tuple[str | None, Any]]]:
+        """Return material and object of each cell in sight, row by row. Both are `None` beyond the map."""
+        game = self._started()
+        x, y = map(int, game.player.pos)
+        sight = range(-SIGHT, SIGHT + 1)
+        return [[game.world[x + right, y + down] for right in sight] for down in sight]
 
     def _started(self) -> Game:
         if self._game is None:
             raise EpisodeOver("there is no episode yet; reset starts one")
         return self._game
+
+
+def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
+    """Describe a snapshot in words.
+
+    Args:
+        seen: a `snapshot`.
+        view: "nearest" lists the nearest cell of each kind, the nearest kind first; "all" lists every cell
+            but the player's, column by column from the west, names ripe plants, and adds what is unlocked.
+            Among equally near cells the western comes first, then the northern.
+    """
+    lines = [BEGIN]
+    if seen["sleeping"]:
+        lines.append(SLEEPING)
+    elif seen["health"] <= 0:
+        lines.append(DEAD)
+    lines += ["Your status:", *(f"- {vital}: {seen[vital]}/9" for vital in VITALS)]
+    if view == "all":
+        unlocked = ", ".join(name.replace("_", " ").title() for name in seen["achievements"])
+        lines.append(f"You have unlocked: {unlocked or 'nothing yet'}.")
+    if seen["inventory"]:
+        lines += ["Your inventory:", *(f"- {name}: {number}" for name, number in seen["inventory"].items())]
+    else:
+        lines.append("You have nothing in your inventory.")
+
+    cells, front = list(_cells(seen["window"])), seen["facing_target"]
+    if view == "nearest":
+        front = front.removeprefix(RIPE)
+        nearest: dict[str, tuple[str, int, int]] = {}
+        for cell in sorted(cells, key=lambda cell: abs(cell[1]) + abs(cell[2])):
+            nearest.setdefault(cell[0].removeprefix(RIPE), cell)
+        cells = [(name, right, down) for name, (_, right, down) in nearest.items()]
+    if cells:
+        lines += ["You see:", *(f"- {name} {_offset(right, down)}" for name, right, down in cells)]
+    else:
+        lines.append("You see nothing away from you.")
+    return "\n".join([*lines, f"You face {'nothing' if front == OUTSIDE else front} at your front.", END])
+
+
+def _name_cell(material: str | None, obj: Any) -> str:
+    ripe = RIPE * (obj is not None and obj.texture == "plant-ripe")
+    return ripe + type(obj).__name__.lower() if obj else material or OUTSIDE
+
+
+def _cells(window: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the name, the cells to the east and the cells to the south of everything in sight except the
+    player."""
+    rows = [row.split(",") for row in window]
+    for right in range(-SIGHT, SIGHT + 1):
+        for down in range(-SIGHT, SIGHT + 1):
+            name = rows[down + SIGHT][right + SIGHT]
+            if name != OUTSIDE and (right or down):
+                yield name, right, down
+
+
+def _offset(right: int, down: int) -> str:
+    parts = []
+    if down:
+        parts.append(steps(abs(down), "south" if down > 0 else "north"))
+    if right:
+        parts.append(steps(abs(right), "east" if right > 0 else "west"))
+    return " and ".join(parts)

@@ -7,7 +7,6 @@ Overrides parts of package `crafter` 1.8.3 (danijar/crafter, commit e04542a2159f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import crafter
@@ -85,29 +84,15 @@ class Game(crafter.Env):
         if self.world.daylight < 0.5:
             self.world.random.random_sample(NIGHT_DRAWS)
 
-    def _balance_object(
-        self,
-        chunk: Any,
-        objs: Any,
-        cls: type[Any],
-        material: str,
-        span_dist: int,
-        despan_dist: int,
-        spawn_prob: float,
-        despawn_prob: float,
-        ctor: Callable[[Any], Any],
-        target_fn: Callable[[int, int], tuple[float, float]],
-    ) -> None:
-        frequency, targets = self._zombie_frequency if cls is objects.Zombie else 1.0, target_fn
-        super()._balance_object(
-            chunk,
-            objs,
-            cls,
-            material,
-            span_dist,
-            despan_dist,
-            min(1.0, spawn_prob * frequency),
-            min(1.0, despawn_prob * frequency),
-            ctor,
-            lambda count, space: tuple(frequency * target for target in targets(count, space)),
-        )
+    def _balance_object(self, chunk: Any, objs: Any, cls: type[Any], *rest: Any) -> None:
+        if cls is objects.Zombie:
+            *places, spawn, despawn, create, find_targets = rest
+            frequency = self._zombie_frequency
+            rest = (
+                *places,
+                min(1.0, spawn * frequency),
+                min(1.0, despawn * frequency),
+                create,
+                lambda count, space: tuple(frequency * target for target in find_targets(count, space)),
+            )
+        super()._balance_object(chunk, objs, cls, *rest)

@@ -1,21 +1,26 @@
 """ScienceWorld: elementary school science experiments in a house described in text (paper, Appendix B).
 
 An episode starts and is scored as by `ScienceWorldEnv` of scienceworld 1.2.3 (allenai/ScienceWorld),
-`scienceworld/scienceworld.py`.
+`scienceworld/scienceworld.py`. Families are the topics of its `tasks.json`; numbers of variations and their
+shares for training and test are `scienceworld.runtime.pythonapi.PythonInterface`'s in `scienceworld.jar`.
 """
 
 from __future__ import annotations
 
 import inspect
+import random
 import string
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from envs.scienceworld_simulator import Simulator, SimulatorFailed
-from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
+from envs.scienceworld_simulator import Simulator
 from envs.text_env import (
+    TEST_SIZE,
+    TRAIN_SIZE,
     Description,
     EpisodeOver,
     InvalidOption,
@@ -31,6 +36,19 @@ from envs.text_env import (
     read_description,
 )
 from speedrunner.plain.plain_records import read_table
+
+FAMILIES = {
+    int(family): {row["task"]: int(row["variations"]) for row in rows}
+    for family, rows in groupby(
+        read_table(Path(__file__).with_name("scienceworld_tasks.csv")), key=itemgetter("family")
+    )
+}
+"""Family -> task name -> number of variations. The paper learns 3 (electricity) and 4 (classification)."""
+
+VARIATIONS = {name: number for family in FAMILIES.values() for name, number in family.items()}
+"""Task name -> number of variations."""
+
+SPLIT_SEED = 42
 
 HEADING = "Task Description:"
 """The simulator's own heading, which an instruction does not need."""
@@ -88,8 +106,8 @@ PHRASES = {
 class ScienceWorld(TextEnv):
     """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
 
-    The Java process starts at the first `reset`, serves one episode after another, and is replaced when it
-    has ended. An error in it in the middle of an episode is a `SimulatorFailed`.
+    The Java process starts at the first `reset` and serves one episode after another. An error in it, or its
+    end, is a `SimulatorFailed`.
 
     Args:
         description: how much the agents' prompts say about the rules.
@@ -114,20 +132,19 @@ class ScienceWorld(TextEnv):
         self.description = read_description(__file__, description)
         self._simulator: Simulator | None = None
         self._playing = False
-        # Read from the simulator when needed, once between two actions; `None` until then.
-        self._outcome: Outcome | None = None
-        self._free_observation: str | None = None
 
     def warm_up(self) -> None:
-        """Start the Java process. Raises `NoJava`."""
-        self._fresh_simulator()
+        """Start the Java process. Raises `EnvironmentFault`."""
+        if self._simulator is None:
+            self._simulator = Simulator()
 
     @classmethod
     def splits(cls, *, family: int | None = None) -> Split:
         """Return the paper's 200 training and 30 test worlds of one family, the same for every run.
 
-        They are drawn with seed 42 from the simulator's own training and test variations of the family's
-        tasks. A smaller family gives all its worlds.
+        One generator with seed 42 draws first the training tasks, then the test tasks, from the sorted names
+        of the family's tasks and the simulator's own variations for each. A smaller family gives all its
+        worlds.
 
         Raises `InvalidOption`: no family was given, or there is none with that number.
         """
@@ -136,31 +153,31 @@ class ScienceWorld(TextEnv):
                 "option 'family' of scienceworld must be set for a split: family=3 (electricity) or family=4"
                 f" (classification) as in the paper, or another from 1 to {max(FAMILIES)}, not {family}"
             )
-        return draw(cls.name, family)
+        generator, tasks = random.Random(SPLIT_SEED), FAMILIES[family]
+
+        def draw(variations: Callable[[str], range], size: int) -> list[Task]:
+            pool = sorted((name, number) for name in tasks for number in variations(name))
+            return [Task(cls.name, *world) for world in generator.sample(pool, min(size, len(pool)))]
+
+        return Split(draw(variations_for_training, TRAIN_SIZE), draw(variations_for_test, TEST_SIZE))
 
     def reset(self, task: Task) -> Opening:
         """Start a task; its index is the variation.
 
         Raises:
             UnknownTask: no such task or variation.
-            NoJava: the Java runtime does not run the simulator.
+            EnvironmentFault: the Java runtime does not run the simulator.
         """
         self.check_task(task, VARIATIONS)
         if task.index >= VARIATIONS[task.name]:
             last = VARIATIONS[task.name] - 1
             raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
-        self._outcome = self._free_observation = None
         self._playing = False
-        reused = self._simulator is not None
-        try:
-            opening = _open(self._fresh_simulator(), task)
-        except SimulatorFailed:
-            if not reused:
-                raise
-            self.close()
-            opening = _open(self._fresh_simulator(), task)
+        simulator = self._simulator = self._simulator or Simulator()
+        simulator.load(task.name, task.index)
+        observation = simulator.step("look around")  # as upstream does; it updates the score
         self._playing = True
-        return opening
+        return Opening(simulator.task_description().removeprefix(HEADING).strip(), observation)
 
     def call(self, name: str, **arguments: Any) -> str:
         """Act, and return the parser's reply unchanged."""
@@ -169,16 +186,11 @@ class ScienceWorld(TextEnv):
         for parameter, value in checked.items():
             if value != PHRASES[name].signature.parameters[parameter].default:
                 _check_argument(name, parameter, value)
-        self._free_observation = None
-        text = simulator.step(PHRASES[name](**checked))
-        self._outcome = None  # only now: if the step fails, the values that were read remain
-        return text
+        return simulator.step(PHRASES[name](**checked))
 
     def free_observation(self) -> str | None:
         """Describe the agent's location, by the simulator's free look."""
-        if self._free_observation is None and self._simulator is not None and self._playing:
-            self._free_observation = self._simulator.look()
-        return self._free_observation
+        return self._current().look()
 
     @property
     def done(self) -> bool:
@@ -186,24 +198,14 @@ class ScienceWorld(TextEnv):
         return False
 
     def outcome(self) -> Outcome:
-        """Score 1 if the simulator's score is at its maximum, else 0.
-
-        Raises `SimulatorFailed`: the simulator ended before the outcome of its last action was read.
-        """
-        if self._outcome is None:
-            simulator = self._current()
-            score = simulator.score()
-            success = score >= 1.0
-            detail = {"score_raw": score, "moves": simulator.moves()}
-            self._outcome = Outcome(float(success), success, detail)
-        return self._outcome
+        """Score 1 if the simulator's score is at its maximum, else 0. Raises `SimulatorFailed`."""
+        simulator = self._current()
+        score = simulator.score()
+        success = score >= 1.0
+        return Outcome(float(success), success, {"score_raw": score, "moves": simulator.moves()})
 
     def close(self) -> None:
-        """End the Java process. The outcome stays readable."""
-        if self._playing:
-            with suppress(SimulatorFailed):
-                self.outcome()
-        self._free_observation = None
+        """End the Java process."""
         self._playing = False
         if self._simulator is not None:
             self._simulator.close()
@@ -215,12 +217,19 @@ class ScienceWorld(TextEnv):
             raise EpisodeOver("there is no episode; reset starts one")
         return self._simulator
 
-    def _fresh_simulator(self) -> Simulator:
-        """Return the process for the next episode: the current one if it runs."""
-        if self._simulator is None or not self._simulator.usable:
-            self.close()
-            self._simulator = Simulator()
-        return self._simulator
+
+def variations_for_training(name: str) -> range:
+    """Return the simulator's own training variations of a task: the first two quarters."""
+    return range(2 * (VARIATIONS[name] // 4))
+
+
+def variations_for_test(name: str) -> range:
+    """Return the simulator's own test variations of a task, those after its third quarter.
+
+    The quarters are rounded down. The simulator takes at most one more quarter's length of the remainder.
+    """
+    quarter = VARIATIONS[name] // 4
+    return range(3 * quarter, min(5 * quarter, VARIATIONS[name]))
 
 
 def _check_argument(name: str, parameter: str, value: str | int) -> None:
@@ -237,9 +246,3 @@ def _check_argument(name: str, parameter: str, value: str | int) -> None:
         )
     if not value.isprintable():
         raise InvalidPrimitiveCall(f"{name}: {parameter} must be one line without control characters")
-
-
-def _open(simulator: Simulator, task: Task) -> Opening:
-    simulator.load(task.name, task.index)
-    observation = simulator.step("look around")  # as upstream does; it updates the score
-    return Opening(simulator.task_description().removeprefix(HEADING).strip(), observation)

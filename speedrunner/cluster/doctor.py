@@ -120,7 +120,7 @@ def environments(needs: Needs) -> Iterator[Finding]:
             yield ok(name, open_task(env))
         except EnvironmentFault as error:
             remedy = f"run this on the machine to fix: speedrunner prepare {needs.words}"
-            yield failure(name, str(error), remedy if error.can_prepare else "")
+            yield failure(name, str(error), remedy)
 
 
 def run_folders(needs: Needs) -> Iterator[Finding]:

@@ -54,16 +54,15 @@ def problems_of(
         case ast.FunctionDef():
             yield from _function_problems(node, definition.source)
             yield from read_signature(node.args, definition.source.split("\n"), is_tool=is_tool)[1]
-        case ast.Assign(value=value) | ast.AnnAssign(value=value):
-            if definition.name and not is_literal(value):
-                yield Problem(1, f"the constant {definition.name} must be a literal value")
-    if isinstance(node, ast.ClassDef):
-        yield Problem(1, f"define the class {node.name} inside the function that uses it")
-    elif isinstance(node, ast.Assign) and not definition.name:
-        yield Problem(1, "assign each constant in a separate statement, to one name")
-    elif not definition.name:
-        yield Problem(1, "only imports, constants and functions are allowed at the top level")
-    yield from _code_problems(node, definition)
+        case ast.ClassDef():
+            yield Problem(1, f"define the class {node.name} inside the function that uses it")
+        case ast.Assign() if not definition.name:
+            yield Problem(1, "assign each constant in a separate statement, to one name")
+        case _ if not definition.name:
+            yield Problem(1, "only imports, constants and functions are allowed at the top level")
+        case ast.Assign(value=value) | ast.AnnAssign(value=value) if not is_literal(value):
+            yield Problem(1, f"the constant {definition.name} must be a literal value")
+    yield from _code_problems(node)
     yield from _scope_problems(definition, known, primitives)
 
 
@@ -99,7 +98,7 @@ def _function_problems(node: ast.FunctionDef, source: str) -> Iterator[Problem]:
         yield Problem(node.lineno, f"the docstring of {node.name} is not valid Unicode text")
 
 
-def _code_problems(whole: ast.stmt, definition: Definition) -> Iterator[Problem]:
+def _code_problems(whole: ast.stmt) -> Iterator[Problem]:
     for node in ast.walk(whole):
         match node:
             case ast.Import() | ast.ImportFrom():
@@ -108,9 +107,6 @@ def _code_problems(whole: ast.stmt, definition: Definition) -> Iterator[Problem]
                 yield Problem(node.lineno, "global is not allowed; pass values as arguments and return them")
             case ast.AsyncFunctionDef() | ast.AsyncFor() | ast.AsyncWith() | ast.Await():
                 yield Problem(node.lineno, "async code is not allowed in a skill; use plain def")
-            case ast.Name(id=name, ctx=ast.Del()) if name not in definition.names.binds:
-                why = f"{definition.name} assigns no such variable"
-                yield Problem(node.lineno, f"{name} cannot be deleted: {why}")
 
 
 def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
@@ -126,8 +122,6 @@ def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
                     yield "import names one by one instead of *"
                 elif name not in there:
                     yield f"{module} has no {name}"
-                elif name.startswith("_") or inspect.ismodule(there[name]):
-                    yield f"{name} is not a public name of {module}"
 
 
 def _scope_problems(

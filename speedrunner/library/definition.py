@@ -164,8 +164,7 @@ def tidy_source(source: str) -> str:
 
 
 def parse_source(source: str) -> ast.Module:
-    """Parse a text of a library. Raises `InvalidSkill` if it is not valid Python, too large or too deep."""
-    check_size(source)
+    """Parse a text of a library. Raises `InvalidSkill` if it is not valid Python, or too deep."""
     with _explain_syntax_errors():
         tree = ast.parse(source)
     waiting: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
@@ -185,7 +184,6 @@ def parse_source(source: str) -> ast.Module:
 
 def compile_source(source: str) -> CodeType:
     """Compile a text, which finds errors that the parser misses. Raises `InvalidSkill`."""
-    check_size(source)
     with _explain_syntax_errors():
         flags = __future__.annotations.compiler_flag  # the library's module has it, too
         code: CodeType = compile(source, "<skill>", "exec", flags, dont_inherit=True)
@@ -212,11 +210,11 @@ def read_text(source: str) -> list[Definition]:
 def read_module(source: str) -> tuple[Definition, ...]:
     """Return the definitions of a policy's module, with lines counted from the start of each function. Raises
     the same as `read_text`."""
+    blocks = re.split(f"{_GAP}(?=def )", source)
     try:  # versions of a policy share most functions
-        blocks = [_read_block(block) for block in re.split(f"{_GAP}(?=def )", source)]
+        return tuple(definition for block in blocks for definition in _read_block(block))
     except InvalidSkill:  # a text in a function has such a gap, or the module is invalid
         return tuple(read_text(source))
-    return tuple(definition for block in blocks for definition in block)
 
 
 @lru_cache(maxsize=4096)

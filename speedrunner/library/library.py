@@ -274,7 +274,7 @@ class Library:
             shown = dict.fromkeys(functions, public)
         else:
             shown = {name: name[0] != "_" if public is None else name in public for name in functions}
-        return self._with_text(text, sleep, shown, self._clashes(text))
+        return self._finish_edit(sleep, text=text, shown=shown, clashes=self._clashes(text))
 
     def edit(self, name: str, old: str, new: str, *, sleep: int) -> Library:
         """Replace a piece of the text of a skill, or of a shared import or constant.
@@ -290,7 +290,7 @@ class Library:
         if made != [name]:
             advice = "" if is_shared else "; rename it instead"
             raise InvalidSkill(f"the edit would turn {name} into {', '.join(made) or 'nothing'}{advice}")
-        return self._with_text(text, sleep, {}, () if is_shared else self._clashes(text))
+        return self._finish_edit(sleep, text=text, clashes=() if is_shared else self._clashes(text))
 
     def rename(self, name: str, new_name: str, *, sleep: int) -> Library:
         """Rename a skill and every call of it. Docstrings and comments stay as they are."""
@@ -306,42 +306,39 @@ class Library:
         skills = {**self.by_name, name: msgspec.structs.replace(skill, name=new_name)}
         definitions = [changed.get(one.name, one) for one in self.definitions]
         renamed = replace(self, skills=tuple(skills.values()))
-        return renamed._with_definitions(definitions, sleep, text=[changed[name]])
+        return renamed._finish_edit(sleep, definitions, text=[changed[name]])
 
     def set_visibility(self, name: str, *, public: bool, sleep: int) -> Library:
         """Show a skill to the actor, or hide it."""
         self.skill(name)
-        return self._with_definitions(self.definitions, sleep, {name: public})
+        return self._finish_edit(sleep, shown={name: public})
 
     def delete(self, name: str) -> Library:
         """Remove a skill that no other one calls."""
         skill = self.skill(name)
         if callers := self.callers(name):
             raise InvalidSkill(f"{name} is called by {', '.join(callers)}; change or delete these first")
-        return self._with_definitions([one for one in self.definitions if one.name != name], skill.edited)
+        return self._finish_edit(skill.edited, [one for one in self.definitions if one.name != name])
 
-    def _with_text(
-        self, text: Sequence[Definition], sleep: int, shown: Mapping[str, bool], clashes: Iterable[Problem]
-    ) -> Library:
-        """Return the library with an author's definitions; see `_with_definitions`."""
-        definitions = {**self.named, **{definition.name: definition for definition in text}}
-        return self._with_definitions(definitions.values(), sleep, shown, text, clashes)
-
-    def _with_definitions(
+    def _finish_edit(
         self,
-        definitions: Iterable[Definition],
         sleep: int,
+        definitions: Sequence[Definition] | None = None,
+        *,
         shown: Mapping[str, bool] = {},
         text: Sequence[Definition] = (),
         clashes: Iterable[Problem] = (),
     ) -> Library:
-        """Return a checked, ordered library of these definitions; this library if nothing changes.
+        """Return a checked, ordered library after an edit; this library if nothing changes.
 
         Args:
+            definitions: all definitions; by default this library's, replaced by those of `text`.
             shown: new visibility of functions.
             text: the definitions that come from an author's text; messages give their lines.
             clashes: conflicts between the text and this library.
         """
+        if definitions is None:
+            definitions = [*{**self.named, **{one.name: one for one in text}}.values()]
         edited = replace(self, definitions=tuple(definitions))
         changed = {name for name, definition in edited.named.items() if self.named.get(name) != definition}
         changed.update(edited.users(*changed & self.shared.keys()))

@@ -19,36 +19,25 @@ SUPPORTED = "str, int, float, bool, Literal[...], list[...]"
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
-class Unsupported(Exception):
-    """An annotation is not allowed for a tool's parameter. The text may give a reason."""
-
-
 class Untold(str):
     """The text of an annotation that is not allowed for a tool's parameter."""
 
     __repr__ = str.__str__
 
 
-def type_of(annotation: ast.expr) -> Any:
-    """Return the type of an annotation. Raises `Unsupported`."""
-    kind = _type(annotation)
-    try:
-        _tool(kind, None)
-    except InvalidTool as error:
-        raise Unsupported(str(error).partition(": ")[2].partition(";")[0]) from None
-    return kind
-
-
 def _type(annotation: ast.expr) -> Any:
+    """Return the type of an annotation. Raises `InvalidTool`, without a text if it is no supported type."""
     match annotation:
         case ast.Name(id=name) if name in _SCALARS:
             return _SCALARS[name]
         case ast.Subscript(value=ast.Name(id="list"), slice=item):
             return types.GenericAlias(list, (_type(item),))
-        case ast.Subscript(value=kind, slice=values) if is_from("typing", "Literal", kind):
-            if is_literal(values) and (options := ast.literal_eval(values)) != ():
-                return Literal[options]
-    raise Unsupported
+        case ast.Subscript(
+            value=ast.Name(id="Literal") | ast.Attribute(value=ast.Name(id="typing"), attr="Literal"),
+            slice=values,
+        ) if is_literal(values) and (options := ast.literal_eval(values)) != ():
+            return Literal[options]
+    raise InvalidTool
 
 
 def read_signature(
@@ -82,10 +71,12 @@ def read_signature(
                 report(argument, f"give {argument.arg} a type ({SUPPORTED}), {advice}")
         else:
             try:
-                parameter = parameter.replace(annotation=type_of(argument.annotation))
-            except Unsupported as error:
+                parameter = parameter.replace(annotation=_type(argument.annotation))
+                _tool(parameter.annotation, None)
+            except InvalidTool as error:
                 parameter = parameter.replace(annotation=Untold(_shorten(argument.annotation, lines)))
-                why = f"{parameter.annotation} ({error})" if str(error) else parameter.annotation
+                reason = str(error).partition(": ")[2].partition(";")[0]
+                why = f"{parameter.annotation} ({reason})" if reason else parameter.annotation
                 if is_tool:
                     report(argument, f"the parameter {argument.arg} cannot be {why}: {SUPPORTED} are allowed")
         if default is not None:
@@ -98,16 +89,6 @@ def read_signature(
                 report(default, f"the default of {argument.arg} cannot be {written}: use its type or None")
         parameters.append(parameter)
     return inspect.Signature(parameters), problems
-
-
-def is_from(module: str, name: str, node: ast.expr) -> bool:
-    """Return whether an expression refers to a name of a module, with or without the module's prefix."""
-    match node:
-        case ast.Name(id=attribute):
-            return attribute == name
-        case ast.Attribute(value=ast.Name(id=owner), attr=attribute):
-            return (owner, attribute) == (module, name)
-    return False
 
 
 def is_literal(node: ast.expr | None) -> bool:

@@ -133,7 +133,7 @@ def set_up(config: Config, model_config: ModelConfig | None = None, *, plays_her
         EnvironmentFault, InvalidMethod, InvalidModelConfig: a named part does not exist
         or is invalid.
         UnfitEnvironment: the method cannot play in the environment.
-        SandboxUnavailable: skills cannot be isolated on this machine.
+        SandboxError: skills cannot be isolated on this machine.
     """
     method = methods.make(config.method.name, **config.method.options)
     model_config = model_config or choose_model_config(config, learns=method.trains)

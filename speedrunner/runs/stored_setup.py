@@ -42,7 +42,7 @@ def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = Tr
         StorageError: the run cannot be read.
         InvalidConfig: its configuration cannot be read, or contains a name that is neither bundled nor
             trusted.
-        EnvironmentFault, InvalidMethod, InvalidModelConfig, UnfitEnvironment, SandboxUnavailable: as
+        EnvironmentFault, InvalidMethod, InvalidModelConfig, UnfitEnvironment, SandboxError: as
         `set_up`.
     """
     config = usable(run)

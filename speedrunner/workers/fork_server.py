@@ -21,20 +21,18 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.files import open_log
-from speedrunner.workers.env_worker import CLOSE_LIMIT_S, EnvWorker, WorkerDied, WorkerError
+from speedrunner.workers.env_worker import BEGIN_LIMIT_S, CLOSE_LIMIT_S, EnvWorker, WorkerDied, WorkerError
 from speedrunner.workers.sandbox.child_process import describe_exit
 from speedrunner.workers.sandbox.isolation import FIRST_VICTIM
 from speedrunner.workers.worker_messages import PID, Start
 
 PROGRAM = "speedrunner.workers.fork_server_process"
-
-START_LIMIT_S = 180.0
-"""Seconds for loading an environment, and for creating one in a worker."""
 
 FORK_LIMIT_S = 20.0
 """Seconds that a fork may take; it normally takes milliseconds."""
@@ -77,11 +75,11 @@ class ForkServer:
         """
         self._control.setblocking(False)
         try:
-            async with asyncio.timeout(START_LIMIT_S):
+            async with asyncio.timeout(BEGIN_LIMIT_S):
                 report = await asyncio.get_running_loop().sock_recv(self._control, PID.size)
         except TimeoutError:
             self.end(0)
-            raise WorkerDied(f"loading {self._env} took more than {START_LIMIT_S:g} s") from None
+            raise WorkerDied(f"loading {self._env} took more than {BEGIN_LIMIT_S:g} s") from None
         except BaseException:
             self.end(0)
             raise
@@ -105,7 +103,7 @@ class ForkServer:
         """
         worker = await self._fork()
         try:
-            await worker.request(Start(self._env, dict(options), sandbox), START_LIMIT_S)
+            await worker.request(Start(self._env, dict(options), sandbox), BEGIN_LIMIT_S)
         except BaseException:
             worker.kill()
             raise
@@ -131,12 +129,18 @@ class ForkServer:
 
     def end(self, patience_s: float = CLOSE_LIMIT_S) -> None:
         """End the fork server, which gets `patience_s` to end by itself. Its workers continue."""
-        self._control.close()
+        with suppress(OSError):  # it may have been ended before
+            self._control.shutdown(socket.SHUT_WR)
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        with self._control, suppress(OSError):
+            late = self._control.recv(PID.size)
+            if late and (pid := PID.unpack(late)[0]) > 0:  # forked after its limit: our child, too
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
     def _describe_end(self) -> WorkerDied:
         self.end()

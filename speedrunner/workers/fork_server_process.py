@@ -19,11 +19,10 @@ from contextlib import suppress
 
 from envs import EnvironmentFault, TextEnv, make
 from envs.env_registry import REGISTRY
-from speedrunner.config.schema import SandboxConfig
 from speedrunner.workers.sandbox.child.confinement import die_with
 from speedrunner.workers.sandbox.child_process import ChildPool
-from speedrunner.workers.sandbox.isolation import SandboxError, SandboxUnavailable, show_python
-from speedrunner.workers.worker_episode import WorkerEpisode, fault
+from speedrunner.workers.sandbox.isolation import SandboxError, show_python
+from speedrunner.workers.worker_episode import EnvironmentBroke, WorkerEpisode, fault
 from speedrunner.workers.worker_messages import (
     PID,
     Execute,
@@ -46,14 +45,13 @@ class Server:
     """Plays the episodes of one environment. If the environment hangs or dies, so does this process.
 
     Args:
-        env: the environment; closed at the end.
-        sandbox: how skills are confined. Processes for them are started only if there are skills.
+        env: the environment.
+        pool: starts processes for skills, if there are skills.
     """
 
-    def __init__(self, env: TextEnv, sandbox: SandboxConfig) -> None:
+    def __init__(self, env: TextEnv, pool: ChildPool) -> None:
         self._env = env
-        self._pool = ChildPool(sandbox)
-        self._has_skills = False
+        self._pool = pool
         self._episode: WorkerEpisode | None = None
 
     def answer(self, request: Reset | Load | Execute | Finish) -> Reply:
@@ -62,12 +60,10 @@ class Server:
             match request:
                 case Reset():
                     self.finish()
-                    self._has_skills = bool(request.module.public)
                     self._episode = WorkerEpisode(self._env, self._pool, request)
                     return self._episode.opened
                 case Load():
                     assert self._episode is not None
-                    self._has_skills = bool(request.module.public)
                     self._episode.load(request.module)
                 case Execute():
                     assert self._episode is not None
@@ -75,6 +71,8 @@ class Server:
                 case Finish():
                     self.finish()
             return Ready()
+        except EnvironmentBroke as broke:
+            return fault(broke.__cause__ or broke, f"{broke} failed")
         except Exception as error:
             what = "the environment failed"
             if isinstance(request, Reset):
@@ -83,22 +81,11 @@ class Server:
                 what = "skills cannot be run"
             return fault(error, what)
 
-    def prepare(self) -> None:
-        """Prepare for the next request while idle."""
-        if self._has_skills:
-            self._pool.refill()
-
     def finish(self) -> None:
         """Clean up after the episode."""
         if self._episode is not None:
             self._episode.close()
             self._episode = None
-
-    def end(self) -> None:
-        """End all processes and close the environment."""
-        self.finish()
-        self._pool.close()
-        self._env.close()
 
 
 def serve(owner: socket.socket) -> None:
@@ -118,7 +105,8 @@ def serve(owner: socket.socket) -> None:
     except Exception as error:
         send(fault(error, f"a worker of {first.env} could not start"))
         return
-    worker = Server(env, first.sandbox)
+    pool = ChildPool(first.sandbox)
+    worker = Server(env, pool)
     send(Ready())
     try:
         while (request := read_request(requests)) is not None:
@@ -126,9 +114,10 @@ def serve(owner: socket.socket) -> None:
             reply = worker.answer(request)
             if not isinstance(request, Finish):
                 send(reply)
-            worker.prepare()
     finally:
-        worker.end()
+        worker.finish()
+        pool.close()
+        env.close()
 
 
 def main() -> None:
@@ -143,7 +132,7 @@ def main() -> None:
     except Exception as error:  # each worker will raise it again and report it
         if not isinstance(error, EnvironmentFault):
             traceback.print_exc()
-    with suppress(SandboxUnavailable):  # each child of a worker will report it
+    with suppress(SandboxError):  # each child of a worker will report it
         show_python()  # once for all workers
     control = _socket(fd)
     gc.collect()

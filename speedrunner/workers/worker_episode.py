@@ -20,22 +20,18 @@ from speedrunner.workers.sandbox.child.run_skills import bound
 from speedrunner.workers.sandbox.child.values import valid_text
 from speedrunner.workers.sandbox.child_process import ChildPool
 from speedrunner.workers.sandbox.isolation import SandboxError
-from speedrunner.workers.sandbox.skill_process import Ended, Refused, Skills
+from speedrunner.workers.sandbox.skill_process import Call, Ended, Refused, Skills
 from speedrunner.workers.worker_messages import Execute, Executed, Fault, Opened, Reset
 
 
 class EnvironmentBroke(Exception):
-    """The environment raised an unexpected exception."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.message)
-        self.fault = fault
+    """The environment raised an unexpected exception in a primitive, which the text names."""
 
 
 class WorkerEpisode:
     """One episode: the world, its budget of actions, and the library that may act in it.
 
-    It is the `World` of the library's skills: they run in a child process and ask this object for primitives.
+    Skills run in a child process and ask this object for primitives.
     """
 
     def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
@@ -67,21 +63,19 @@ class WorkerEpisode:
         if module.public:
             number = next(self._loads)  # so that later skills draw other random numbers
             seed = hashlib.sha256(f"{self._seed} {number}".encode()).hexdigest()
-            documentation = {primitive.name: primitive.doc for primitive in self._env.primitives}
-            self._skills = Skills(self._pool, module, documentation, seed, self)
+            self._skills = Skills(self._pool, module, list(self._primitives), seed, self.call)
 
-    def execute(self, request: Execute) -> Executed | Fault:
+    def execute(self, request: Execute) -> Executed:
         """Run one tool call. Every mistake in it is recorded in its node.
 
-        Raises `SandboxError`: no process for skills starts.
+        Raises:
+            EnvironmentBroke: the environment failed.
+            SandboxError: no process for skills starts.
         """
         name, arguments = request.call.name, request.call.arguments
         self._observation = None
         self._call_limit, self._call_actions = request.action_limit, 0
-        try:
-            ended = self._run(name, arguments, request.time_limit_s)
-        except EnvironmentBroke as broken:
-            return broken.fault
+        ended = self._run(name, arguments, request.time_limit_s)
         self.tree.end(0, ended.result, ended.error, ended.omitted)
         outcome = self._env.outcome()
         return Executed(
@@ -99,31 +93,30 @@ class WorkerEpisode:
             self._skills.close()
             self._skills = None
 
-    def call(
-        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
-    ) -> str | Refused | None:
+    def call(self, asked: Call) -> str | Refused | None:
         """Run a primitive for a skill, and record it."""
-        if (primitive := self._primitives.get(name)) is None:
-            raise InvalidMessage(f"the call of a primitive that is none ({name[:80]!r})")
+        if (primitive := self._primitives.get(asked.name)) is None:
+            raise InvalidMessage(f"the call of a primitive that is none ({asked.name[:80]!r})")
         refused = self._refusal(primitive)
         if refused is None and primitive.advances and self._call_actions == self._call_limit:
             text = f"stopped at the limit of {self._call_limit} actions in one call"
             refused = Refused("CallActionLimitReached", text, final=True)
         if refused is not None:
             return refused
-        arguments, problem = _bound(primitive, args, kwargs)
+        arguments, problem = _bound(primitive, asked.args, asked.kwargs)
         began = time.perf_counter()
         answer = problem or self._act(primitive, arguments)
         seconds = time.perf_counter() - began
         acted = primitive.advances and not isinstance(answer, Refused)
-        self.tree.add(name, arguments, *_outcome(answer), seconds=seconds, acted=acted, line=line)
+        outcome = _outcome(answer)
+        self.tree.add(primitive.name, arguments, *outcome, seconds=seconds, acted=acted, line=asked.line)
         return answer
 
     def _run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
         """Run the actor's call."""
         if name in self._public and self._skills is not None:
             self.tree = CallTree(name, "skill", arguments, self._room)
-            return self._skills.run(name, arguments, limit_s)
+            return self._skills.run(name, arguments, limit_s, self.tree)
         if (primitive := self._primitives.get(name)) is None:
             self.tree = CallTree(name, "tool", arguments, self._room)
             names = ", ".join([*self._primitives, *self._public])
@@ -146,7 +139,7 @@ class WorkerEpisode:
         except EpisodeOver as error:
             return Refused("EpisodeEnded", str(error), final=True)
         except BaseException as error:
-            raise EnvironmentBroke(fault(error, f"{primitive.name} failed")) from error
+            raise EnvironmentBroke(primitive.name) from error
         if primitive.advances:
             self._actions += 1
             self._call_actions += 1

@@ -121,9 +121,7 @@ def read_request(stream: BinaryIO) -> Request | None:
     header = stream.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None
-    (size,) = LENGTH.unpack(header)
-    body = stream.read(size)
-    return _REQUESTS.decode(body) if len(body) == size else None
+    return _REQUESTS.decode(stream.read(*LENGTH.unpack(header)))
 
 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:

@@ -209,18 +209,9 @@ class WorkerPool:
 
     async def _start(self, slot: int) -> EnvWorker:
         async with self._starting:
-            try:
-                worker = await self._create()
-            except WorkerError:
-                if not self._workers:
-                    raise
-                worker = await self._create()  # the environment can start: others have
-            self._workers[slot] = worker
+            fork_server = await self._load_fork_server()
+            worker = self._workers[slot] = await fork_server.worker(self._options, self._sandbox)
         return worker
-
-    async def _create(self) -> EnvWorker:
-        fork_server = await self._load_fork_server()
-        return await fork_server.worker(self._options, self._sandbox)
 
     async def _load_fork_server(self) -> ForkServer:
         """Return the fork server; a new one if it has died."""

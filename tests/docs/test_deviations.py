@@ -13,7 +13,7 @@ import pandas
 import pytest
 
 import envs
-from envs import babyai, crafter, crafter_text, scienceworld, scienceworld_tasks
+from envs import babyai, crafter, scienceworld
 from serving.apis.chat_completions import ChatConversation
 from serving.meter import LedgerRow
 from serving.model_configs import CHECKOUT, load_model_config
@@ -178,7 +178,7 @@ def test_section_4() -> None:
     assert [env.name for env in (BABYAI, SCIENCEWORLD, CRAFTER) if env.goals] == ["crafter"]
     families = {config.env.options.get("family") for config in runs("main") if config.env.name != "crafter"}
     assert families - {None} == {3, 4}
-    assert len(scienceworld_tasks.FAMILIES) == 10
+    assert len(scienceworld.FAMILIES) == 10
     assert BABYAI.splits().train[0].name == "pick_up_seq_go_to"
     assert in_paper("env=babyai").env.options["num_dists"] == 0
     assert (len(CRAFTER.goals), CRAFTER.limits.actions) == (22, 2000)
@@ -270,7 +270,7 @@ def test_appendix_a() -> None:
 def test_appendix_b() -> None:
     for split in (SCIENCEWORLD.splits(family=family) for family in (3, 4)):
         assert (len(split.train), len(split.test)) == (200, 30)
-    assert scienceworld_tasks.SPLIT_SEED == 42
+    assert scienceworld.SPLIT_SEED == 42
     sent: list[object] = []
     simulator = SimpleNamespace(_ask=lambda *given: sent.extend(given))
     scienceworld.Simulator.load(simulator, "boil", 0)  # type: ignore[arg-type]
@@ -308,10 +308,10 @@ def test_appendix_d() -> None:
         "make_wood_sword make_stone_sword make_iron_sword get_current_observation"
     )
     assert not CRAFTER.submits
-    assert crafter_text.SIGHT == 4
+    assert crafter.SIGHT == 4
     assert in_paper("env=crafter").env.options["view"] == "nearest"
     assert CRAFTER.free_observation() is None
-    assert crafter_text.DEAD == "You died."
+    assert crafter.DEAD == "You died."
     assert (CRAFTER.limits.llm_calls, CRAFTER.limits.actions) == (2000, 2000)
     assert len(crafter.ACHIEVEMENTS) == 22
     listed = "\n".join(f"{number}. {name}" for number, name in enumerate(crafter.ACHIEVEMENTS, 1))

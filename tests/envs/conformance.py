@@ -61,7 +61,7 @@ def _play(env: TextEnv, task: Task, calls: int) -> list[Any]:
 def _state(env: TextEnv) -> dict[str, Any]:
     outcome = env.outcome()
     assert 0 <= outcome.score <= 1
-    state = {"done": env.done, "outcome": asdict(outcome), "snapshot": env.snapshot()}
+    state = {"done": env.done, "outcome": asdict(outcome)}
     return dict(json.loads(json.dumps(state, allow_nan=False)))
 
 

@@ -30,12 +30,24 @@ def start(index: int = 100_000, num_dists: int = 0) -> tuple[TextEnv, Opening]:
     return env, env.reset(Task("babyai", "pick_up_seq_go_to", index))
 
 
-def recording(**wanted: Any) -> dict[str, Any]:
-    return next(episode for episode in RECORDINGS if wanted.items() <= episode.items())
-
-
 def play(env: TextEnv, actions: list[str]) -> list[str | None]:
     return [env.call(action.replace(" ", "_")) for action in actions]
+
+
+def state(env: TextEnv) -> dict[str, Any]:
+    """The world as recordings have it: without its walls, x to the east and y to the south."""
+    level: Any = env._level  # type: ignore[attr-defined]
+    cells = [(divmod(place, level.width), cell) for place, cell in enumerate(level.grid.grid) if cell]
+    return {
+        **{"width": level.width, "height": level.height},
+        **{"agent_pos": [*map(int, level.agent_pos)], "agent_dir": int(level.agent_dir)},
+        "carrying": [level.carrying.type, level.carrying.color] if level.carrying else None,
+        "objects": [
+            {"type": cell.type, "color": cell.color, "pos": [column, row]}
+            for (row, column), cell in cells
+            if cell.type != "wall"
+        ],
+    }
 
 
 def label(episode: dict[str, Any]) -> str:
@@ -52,12 +64,12 @@ class TestRecordingsOfTheOriginal:
     def test_world_texts_rewards_and_ends_are_the_same(self, episode: dict[str, Any]) -> None:
         env, opening = start(episode["seed"], episode["num_dists"])
         assert opening == Opening(episode["mission"], episode["initial_observation"])
-        assert env.snapshot() == episode["initial_state"]
+        assert state(env) == episode["initial_state"]
         for number, step in enumerate(episode["steps"], start=1):
             assert play(env, [step["action"]]) == [step["observation"]], number
             assert env.outcome().success is step["reward_positive"], number
             assert env.done is (step["terminated"] or step["truncated"]), number
-        assert env.snapshot() == episode["final_state"]
+        assert state(env) == episode["final_state"]
         outcome = env.outcome()
         assert outcome.score == episode["final_progression"]
         assert (outcome.detail["steps"], outcome.detail["max_steps"]) == (
@@ -80,13 +92,6 @@ class TestEnding:
             env.call("turn_left")
         assert env.outcome() == outcome
 
-    def test_success_is_scored_and_ends_the_episode(self) -> None:
-        env, _ = start()
-        play(env, [step["action"] for step in recording(seed=100_000, policy="bot", num_dists=0)["steps"]])
-        assert env.done
-        outcome = env.outcome()
-        assert (outcome.score, outcome.success, outcome.detail["truncated"]) == (1.0, True, False)
-
 
 class TestSplits:
     def test_they_are_fixed(self) -> None:
@@ -101,7 +106,7 @@ class TestSplits:
         env, split = make("babyai"), splits("babyai")
 
         def worlds(tasks: list[Task]) -> list[str]:
-            return [json.dumps([env.reset(task).instruction, env.snapshot()]) for task in tasks]
+            return [json.dumps([env.reset(task).instruction, state(env)]) for task in tasks]
 
         assert not {*worlds(split.train)} & {*worlds(split.test)}
 

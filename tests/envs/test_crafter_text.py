@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.crafter_text import describe
+from envs.crafter import describe
 
 PAPERS = """\
 <<OBSERVATION_BEGIN>>

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from envs import (
+    EnvironmentFault,
     InvalidPrimitiveCall,
     Limits,
     Opening,
@@ -17,6 +20,7 @@ from envs import (
     Split,
     Task,
     TextEnv,
+    UnknownEnvironment,
     UnknownTask,
     make,
     splits,
@@ -26,6 +30,10 @@ from tests.golden_tables import Golden, refusals
 
 
 def move(steps: int, pace: Literal["slow", "fast"] = "slow", load: float | None = None) -> str: ...  # type: ignore[empty-body]
+
+
+class NoDoor(EnvironmentFault):
+    """What a room raises itself."""
 
 
 class Unsplit(TextEnv):
@@ -48,6 +56,10 @@ class Unsplit(TextEnv):
         shape: Literal["round", "square"] = "round",
         owner: str | None = None,
     ) -> None:
+        if doors < 0:
+            raise NoDoor("a room needs a door")
+        if doors > 30:
+            raise RuntimeError("no room\nhas so many doors")
         self.made_with = (doors, height, dark, title, shape, owner)
 
     def reset(self, task: Task) -> Opening:
@@ -72,6 +84,16 @@ class Room(Unsplit):
         return Split([Task(cls.name, "default", seed)], [Task(cls.name, "default", seed + doors)])
 
 
+class Hall(Room):
+    """Its option has no default."""
+
+    def __init__(self, doors: int) -> None: ...
+
+
+class Unfinished(TextEnv):
+    """It defines nothing."""
+
+
 ROOM = f"{__name__}:Room"
 
 
@@ -91,12 +113,31 @@ class TestNames:
         with pytest.raises(UnknownTask, match=r":Unsplit has no split"):
             splits(f"{__name__}:Unsplit")
 
+    def test_what_cannot_be_found_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+    ) -> None:
+        (tmp_path / "broken_house.py").write_text("raise RuntimeError('no roof\\nno walls')")
+        monkeypatch.syspath_prepend(tmp_path)
+        here = [f"{__name__}:{name}" for name in ("Cat", "NoDoor", "Unfinished", "Hall")]
+        names: tuple[Any, ...] = ("cat", 3, "no.such:Cat", "broken_house:Cat", *here)
+        tries = [(name, partial(make, name)) for name in names]
+        golden("classes.txt", refusals(tries, UnknownEnvironment, FOLDER=Path.cwd()))
+
 
 class TestOptions:
     def test_values_of_every_supported_type_reach_the_constructor(self) -> None:
-        room = make(ROOM, doors=2, height=3, dark=True, title="den", shape="square", owner="me")
+        room = make(ROOM, doors=2, height=3, dark=True, title="den", shape="square", owner="me", seed=3)
         assert isinstance(room, Room)
         assert room.made_with == (2, 3.0, True, "den", "square", "me")
+        assert splits(ROOM, doors=2, height=3, seed=3).test == [Task(ROOM, "default", 5)]
+
+    def test_what_it_does_not_take_is_told_in_one_line(self, golden: Golden) -> None:
+        options: list[dict[str, Any]] = [
+            *({"dors": 3}, {"size": 3}, {"doors": "3"}, {"doors": 2.0}, {"doors": True}, {"title": 3}),
+            *({"height": "tall"}, {"dark": 1}, {"shape": "oval"}, {"owner": 1}, {"doors": 31}, {"doors": -1}),
+        ]
+        tries = [(given, partial(make, ROOM, **given)) for given in options]
+        golden("class_options.txt", re.sub(r"line \d+", "line N", refusals(tries, EnvironmentFault)))
 
 
 def test_arguments_come_back_complete_and_of_their_types() -> None:

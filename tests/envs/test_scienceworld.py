@@ -10,16 +10,9 @@ from typing import Any
 
 import pytest
 
-from envs import (
-    EpisodeOver,
-    InvalidPrimitiveCall,
-    Opening,
-    Task,
-    make,
-)
-from envs.scienceworld import PHRASES, ScienceWorld
+from envs import InvalidPrimitiveCall, Opening, Task, make
+from envs.scienceworld import PHRASES, VARIATIONS, ScienceWorld
 from envs.scienceworld_simulator import Simulator
-from envs.scienceworld_tasks import VARIATIONS
 from tests.envs.conformance import check_environment
 from tests.golden_tables import Golden, refusals
 from tests.scienceworld_play import play, play_tasks, primitive_call
@@ -160,29 +153,6 @@ class TestAmbiguousRequests:
         assert workshop.call("open", obj="door to hallway") == "The door is now open."
 
 
-class TestTime:
-    @pytest.mark.parametrize(
-        ("name", "arguments", "ticks"),
-        [
-            ("wait", {}, 2),
-            ("open", {"obj": "door to hallway"}, 1),
-            ("go", {"location": "hallway"}, 1),
-            ("look_at", {"obj": "electric motor"}, 1),
-            ("focus_on", {"obj": "electric motor"}, 1),
-            ("eat", {"obj": "table"}, 1),
-            ("look_around", {}, 0),
-            ("inventory", {}, 0),
-            ("task_description", {}, 0),
-            ("open", {"obj": "door to nowhere"}, 0),
-        ],
-    )
-    def test_passes_in_ticks(
-        self, workshop: ScienceWorld, name: str, arguments: dict[str, str], ticks: int
-    ) -> None:
-        workshop.call(name, **arguments)
-        assert moves(workshop) == ticks
-
-
 class TestEnds:
     def test_completion_ends_nothing_and_is_not_told(self, shared: ScienceWorld) -> None:
         episode = next(played for played in GOLD if played["task"] == "find-plant")
@@ -266,25 +236,6 @@ class TestBadInput:
         assert max(map(len, text.splitlines())) < 500
         golden("scienceworld_calls.txt", text)
         assert workshop.outcome() == before
-
-
-def test_after_the_end_of_the_process_there_is_the_last_outcome(shared: ScienceWorld) -> None:
-    """Read after each action, or only after the end. No test after this one needs `shared`."""
-    assert ScienceWorld()._simulator is None  # it starts with the first episode
-    phrases = ["wait1", "focus on red light bulb", "wait1"]
-    shared.reset(WORKSHOP)
-    for phrase in phrases:
-        play(shared, [phrase])
-        watched = shared.outcome()
-    shared.reset(WORKSHOP)
-    play(shared, phrases)
-    shared.close()
-    assert shared._simulator is None
-    assert shared.outcome() == watched
-    assert shared.outcome().detail == {"score_raw": -1.0, "moves": 5}
-    assert shared.free_observation() is None
-    with pytest.raises(EpisodeOver):
-        shared.call("wait")
 
 
 class TestDeterminism:

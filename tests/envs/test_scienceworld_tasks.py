@@ -7,8 +7,7 @@ import hashlib
 import pytest
 
 from envs import InvalidOption, Task, make, splits
-from envs.scienceworld import Simulator
-from envs.scienceworld_tasks import FAMILIES, VARIATIONS, variations_for_test, variations_for_training
+from envs.scienceworld import FAMILIES, VARIATIONS, Simulator, variations_for_test, variations_for_training
 
 ELECTRICITY = {
     "power-component",

@@ -102,7 +102,7 @@ class CheckedRun:
         StorageError, InvalidConfig: it cannot be read, or has no episode.
         EnvironmentFault, InvalidMethod, InvalidModelConfig: a named part does not exist
         here.
-        SandboxUnavailable: skills cannot be isolated on this machine.
+        SandboxError: skills cannot be isolated on this machine.
     """
 
     def __init__(self, run: RunData, trust: Collection[str] = ()) -> None:

@@ -24,8 +24,6 @@ from speedrunner.workers.sandbox.isolation import (
     FIRST_VICTIM,
     INSTEAD,
     SandboxError,
-    SandboxNotStarted,
-    SandboxUnavailable,
     bubblewrap_command,
     interpreter,
 )
@@ -43,9 +41,6 @@ them itself before it runs untrusted code."""
 
 START_LIMIT_S = 60.0
 """Seconds within which a process must be ready. No skill's time counts before that."""
-
-RETRY_S = 1.0
-"""Pause before a start that failed is tried again, once: the machine may be full for a moment."""
 
 END_LIMIT_S = 1.0
 """Seconds that the kernel may take to remove a killed process."""
@@ -76,9 +71,7 @@ class Child:
         role: its kind of work, see `speedrunner.workers.sandbox.child.main`.
         mounts: folders that it may read, by name; see `place`.
 
-    Raises:
-        SandboxUnavailable: this kind of sandbox cannot run here.
-        SandboxNotStarted: the machine cannot start a process now.
+    Raises `SandboxError`: this kind of sandbox cannot run here, or the machine cannot start a process now.
     """
 
     def __init__(
@@ -93,7 +86,7 @@ class Child:
         try:
             self._process = self._start(role, {"AS": sandbox.memory_mb * MIB, **LIMITS})
         except OSError as error:  # the machine has no memory, processes or descriptors left
-            raise SandboxNotStarted(f"cannot start a sandboxed process: {error}") from error
+            raise SandboxError(f"cannot start a sandboxed process: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.channel = Channel(self._process.stdout.fileno(), self._process.stdin.fileno())
@@ -105,7 +98,7 @@ class Child:
     def wait(self, deadline: float) -> None:
         """Wait until the process is ready, at most until the deadline of the monotonic clock.
 
-        Raises `SandboxNotStarted`: it will never be ready.
+        Raises `SandboxError`: it will never be ready.
         """
         try:
             why = self.channel.receive(_CONFINED, deadline).problem
@@ -115,7 +108,7 @@ class Child:
         except ChannelError as error:
             why = self._complaint() or f"{type(error).__name__} {error}".strip()
         self.kill()
-        raise SandboxNotStarted(f"a sandboxed process did not start: {why}")
+        raise SandboxError(f"a sandboxed process did not start: {why}")
 
     def kill(self) -> None:
         """End the process and all processes that it started, at once. A second call does nothing."""
@@ -214,36 +207,24 @@ class ChildPool:
         self._spare: Child | None = None
 
     def refill(self) -> None:
-        """Start the missing process, without waiting for it. Call this whenever there is time.
-
-        If the machine cannot start a process now, `take` tries again.
-        """
+        """Start the missing process, without waiting for it; if that fails, `take` tries again."""
         if self._spare is None:
             with suppress(SandboxError):
                 self._spare = Child(self._sandbox, "skills")
 
     def take(self) -> Child:
-        """Return a process that is ready. The caller owns and ends it.
+        """Return a process that is ready, and start the next one. The caller owns and ends it.
 
-        Raises:
-            SandboxUnavailable: this kind of sandbox cannot run here.
-            SandboxNotStarted: none starts within `START_LIMIT_S`, in two tries.
+        Raises `SandboxError`: none starts within `START_LIMIT_S`.
         """
         deadline = time.monotonic() + START_LIMIT_S
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory
-                spare.wait(deadline)
-                return spare
+        child, self._spare = self._spare or Child(self._sandbox, "skills"), None
         try:
-            return self._start(deadline)
-        except SandboxNotStarted:
-            time.sleep(RETRY_S)
-            return self._start(deadline)
-
-    def _start(self, deadline: float) -> Child:
-        child = Child(self._sandbox, "skills")
-        child.wait(deadline)
+            child.wait(deadline)
+        except SandboxError:  # it may have been killed since it started, e.g. for lack of memory
+            child = Child(self._sandbox, "skills")
+            child.wait(deadline)
+        self.refill()
         return child
 
     def close(self) -> None:
@@ -262,7 +243,7 @@ def require(sandbox: SandboxConfig) -> None:
 
     Logs a warning if the sandbox isolates nothing. A sandbox that has started is not tried again.
 
-    Raises `SandboxUnavailable`: this kind of sandbox cannot run on this machine; the text says what to do.
+    Raises `SandboxError`: this kind of sandbox cannot run on this machine; the text says what to do.
     """
     if sandbox.kind == "rlimits":
         logging.getLogger(__name__).warning(
@@ -270,11 +251,11 @@ def require(sandbox: SandboxConfig) -> None:
             " files and your processes' environment variables; use it only for code that you would run"
             " yourself"
         )
+    child = Child(sandbox, "skills")
     try:
-        ChildPool(sandbox).take().kill()
-    except SandboxNotStarted as error:
+        child.wait(time.monotonic() + START_LIMIT_S)
+    except SandboxError as error:
         if sandbox.kind == "rlimits":
-            raise SandboxUnavailable(str(error)) from error
-        raise SandboxUnavailable(
-            f"skills cannot be isolated here: {error}; {ADVICE}; or {INSTEAD}"
-        ) from error
+            raise
+        raise SandboxError(f"skills cannot be isolated here: {error}; {ADVICE}; or {INSTEAD}") from error
+    child.kill()

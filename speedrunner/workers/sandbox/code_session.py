@@ -21,8 +21,8 @@ from speedrunner.workers.sandbox.channel import (
     Said,
 )
 from speedrunner.workers.sandbox.child.values import ERROR_CHARS
-from speedrunner.workers.sandbox.child_process import RETRY_S, START_LIMIT_S, Child
-from speedrunner.workers.sandbox.isolation import SandboxError, SandboxNotStarted
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child
+from speedrunner.workers.sandbox.isolation import SandboxError
 
 BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the bootstrap code of a session may take."""
@@ -119,30 +119,18 @@ class CodeSession:
         ran = await self._in_thread(child, self._run, child, code, limit_s)
         if isinstance(ran, CodeResult):
             return ran
-        lost = await self._restart(ran)
+        self._end()
+        await self._ensure_process()
+        lost = f"{ran}; the session was restarted and all its variables are lost"
         return CodeResult(f"[{lost}]", ran, lost)
 
     async def _ensure_process(self) -> Child:
-        """Return the process, started if there is none, in at most two tries."""
-        if self._child is not None:
-            return self._child
-        try:
-            return await self._start()
-        except SandboxNotStarted:
-            await asyncio.sleep(RETRY_S)
-            return await self._start()
-
-    async def _start(self) -> Child:
-        # Started in this thread, since the kernel ends it with the thread that started it.
-        child = self._child = Child(self._sandbox, "code", self._mounts)
-        await self._in_thread(child, self._prepare, child)
-        return child
-
-    async def _restart(self, reason: str) -> str:
-        """Replace the process. Returns a message about it."""
-        self._end()
-        await self._ensure_process()
-        return f"{reason}; the session was restarted and all its variables are lost"
+        """Return the process, started if there is none."""
+        if self._child is None:
+            # Started in this thread, since the kernel ends it with the thread that started it.
+            child = self._child = Child(self._sandbox, "code", self._mounts)
+            await self._in_thread(child, self._prepare, child)
+        return self._child
 
     async def _in_thread(self, child: Child, work: Callable[..., Result], *arguments: object) -> Result:
         """Do blocking work with the process in a thread. An interruption ends the process first."""

@@ -1,8 +1,7 @@
 """Isolates a process from the machine with bubblewrap: it sees this Python and passed folders, read-only.
 
 There is no other way to isolate. An ordinary user who may create user namespaces can also install bubblewrap
-without root, from conda-forge or Homebrew. A launcher of our own for machines without it took 181 lines,
-165 ms for each start (bubblewrap: 135 ms) and 2.2 MB of memory (0.3 MB).
+without root, from conda-forge or Homebrew (docs/sandbox.md).
 """
 
 from __future__ import annotations
@@ -35,21 +34,13 @@ INSTALL = (
 
 
 class SandboxError(Exception):
-    """A sandboxed process did not start, or does not answer as it should."""
-
-
-class SandboxUnavailable(SandboxError):
-    """The configured kind of sandbox cannot run on this machine."""
-
-
-class SandboxNotStarted(SandboxError):
-    """A process did not start this time. The machine may be full, and a later one may start."""
+    """A sandboxed process cannot be started here, or not now, or does not answer as it should."""
 
 
 def find_bubblewrap() -> str:
-    """Return the path of bubblewrap. Raises `SandboxUnavailable`."""
+    """Return the path of bubblewrap. Raises `SandboxError`."""
     if (path := shutil.which("bwrap")) is None:
-        raise SandboxUnavailable(
+        raise SandboxError(
             f"skills cannot be isolated here: bubblewrap is not installed; {INSTALL}; or {INSTEAD}"
         )
     return path
@@ -61,7 +52,7 @@ def bubblewrap_command(mounts: Mapping[str, Path]) -> list[str]:
     Args:
         mounts: folders that it may read, by the places where it sees them.
 
-    Raises `SandboxUnavailable`: bubblewrap is not installed, or this Python cannot be shown.
+    Raises `SandboxError`: bubblewrap is not installed, or this Python cannot be shown.
     """
     return [
         find_bubblewrap(),
@@ -79,7 +70,7 @@ def bubblewrap_command(mounts: Mapping[str, Path]) -> list[str]:
 @functools.cache
 def show_python() -> tuple[str, ...]:
     """Return the options that show the interpreter, the standard library without installed packages, and the
-    shared objects that they load. Raises `SandboxUnavailable`."""
+    shared objects that they load. Raises `SandboxError`."""
     program, library = _program(), Path(os.__file__).resolve().parent
     # Some systems have installed packages there. A link out of the library leads nowhere inside.
     packages = [library / name for name in ("site-packages", "dist-packages")]
@@ -94,7 +85,7 @@ def show_python() -> tuple[str, ...]:
 
 
 def interpreter() -> str:
-    """Return the path of the Python interpreter inside. Raises `SandboxUnavailable`."""
+    """Return the path of the Python interpreter inside. Raises `SandboxError`."""
     return _inside(_program())
 
 
@@ -110,7 +101,7 @@ def _inside(path: Path) -> str:
     """Return the place of a part of this Python, without its virtual environment."""
     prefix = Path(sys.base_prefix).resolve()
     if not path.is_relative_to(prefix):
-        raise SandboxUnavailable(f"{path} is outside of Python's prefix {prefix}; {INSTEAD}")
+        raise SandboxError(f"{path} is outside of Python's prefix {prefix}; {INSTEAD}")
     return str(PYTHON / path.relative_to(prefix))
 
 

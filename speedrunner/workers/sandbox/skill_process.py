@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import marshal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 
@@ -106,21 +106,6 @@ class Refused:
     final: bool = False
 
 
-class World(Protocol):
-    """The world that skills act upon. If it raises an exception, the child is ended.
-
-    Attributes:
-        tree: records the running tool call.
-    """
-
-    tree: CallTree
-
-    def call(
-        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
-    ) -> str | Refused | None:
-        """Run a primitive, which the running skill calls in this line. Returns its result."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a tool call ended."""
@@ -136,41 +121,46 @@ class Skills:
     Args:
         pool: source of the children.
         module: the module that they load.
-        primitives: documentation of primitives by name.
+        primitives: names of the primitives.
         seed: seed of the module `random`.
-        world: what the skills act upon.
+        act: runs a primitive and returns its result. If it raises an exception, the child is ended.
 
     Raises `SandboxError`: no child starts.
     """
 
     def __init__(
-        self, pool: ChildPool, module: Module, primitives: Mapping[str, str], seed: str, world: World
+        self,
+        pool: ChildPool,
+        module: Module,
+        primitives: Sequence[str],
+        seed: str,
+        act: Callable[[Call], str | Refused | None],
     ) -> None:
         self._pool = pool
         self._names = (*module.public, *module.private)
         code = compile_module(module.source)
         self._load_message = ("load", module.source, code, self._names, primitives, seed)
-        self._world = world
-        self._child: Child | None = None
-        child = self._start()
+        self._act = act
+        self._child: Child | None = pool.take()
         try:
-            self._load(child, time.monotonic() + LOAD_LIMIT_S)
+            self._load(self._child, time.monotonic() + LOAD_LIMIT_S)
         except ChannelError:  # it will happen again, and each call of a skill reports it
             self.close()
 
-    def run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
-        """Run a skill as one tool call. Its mistakes are in the result.
+    def run(self, name: str, arguments: Mapping[str, Any], limit_s: float, tree: CallTree) -> Ended:
+        """Run a skill as one tool call, which the tree records. Its mistakes are in the result.
 
         The limit begins when the skill's process is ready. If that is a new one, it includes the time to load
         the module, which is the library's own code.
 
         Raises:
             SandboxError: no child starts.
-            Exception: an exception of the world.
+            Exception: an exception of a primitive.
         """
         refusal: Refused | None = None
         stopped = Refused("TimeLimitReached", f"stopped at the time limit of {limit_s:g} s", final=True)
-        child, is_loaded = (self._start(), False) if self._child is None else (self._child, True)
+        is_loaded = self._child is not None
+        child = self._child = self._child or self._pool.take()
         due = time.monotonic() + limit_s
         deadline = due + STOP_S
         try:
@@ -184,7 +174,7 @@ class Skills:
                     case Call():
                         answer: str | Refused | None = stopped
                         if time.monotonic() < due:
-                            answer = self._world.call(said.name, said.args, said.kwargs, said.line)
+                            answer = self._act(said)
                         if not isinstance(answer, Refused):
                             child.channel.send(("return", answer), deadline)
                             continue
@@ -194,9 +184,9 @@ class Skills:
                     case Enter():
                         if said.name not in self._names:
                             raise InvalidMessage(f"the call of a skill that is none ({said.name[:80]!r})")
-                        self._world.tree.begin(said.name, said.arguments, said.line)
+                        tree.begin(said.name, said.arguments, said.line)
                     case Leave():
-                        self._world.tree.end(said.depth, said.result, said.error, said.omitted)
+                        tree.end(said.depth, said.result, said.error, said.omitted)
             child.pause()  # it may report that it has ended, and continue
             return Ended(said.result, said.error, said.omitted)
         except ChannelTimeout:
@@ -217,11 +207,6 @@ class Skills:
         if self._child is not None:
             self._child.kill()
             self._child = None
-
-    def _start(self) -> Child:
-        """Return a new child that is ready. Raises `SandboxError`."""
-        self._child = self._pool.take()
-        return self._child
 
     def _load(self, child: Child, deadline: float) -> None:
         """Let a child load the module, and stop it until a skill is called. Raises `ChannelError`: it does

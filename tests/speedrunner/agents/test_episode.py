@@ -66,10 +66,10 @@ class TestEndings:
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def actor(request: Request) -> Answer:
-            monkeypatch.setattr(workers, "RESET_LIMIT_S", 0.5)  # of the next world
+            monkeypatch.setattr(workers, "BEGIN_LIMIT_S", 0.5)  # of the next world
             return walker(request)
 
-        monkeypatch.setattr(workers, "RESET_LIMIT_S", HANGS_S)
+        monkeypatch.setattr(workers, "BEGIN_LIMIT_S", HANGS_S)
         run = corridor(
             script(actor),
             "env=tests.odd_envs:Sealed",

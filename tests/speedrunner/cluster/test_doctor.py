@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,26 +137,6 @@ def test_a_login_node_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (told,) = doctor.slurm(find_needs(["model=qwen3.5-27b-2gpu"]))
     assert told.level == "warning"
     assert told.remedy == "srun --gres=gpu:2 speedrunner doctor model=qwen3.5-27b-2gpu"
-
-
-TIGHT = """
-import resource
-from speedrunner.cluster.doctor import environments
-from speedrunner.cluster.needs import find_needs
-
-needs = find_needs(["env=scienceworld", "env.family=3"])
-resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
-(found,) = environments(needs)
-print(found.level, found.text, found.remedy, sep="\\n")
-"""
-
-
-@pytest.mark.process
-def test_a_limit_of_the_address_space_needs_no_preparation() -> None:
-    done = subprocess.run([sys.executable, "-c", TIGHT], capture_output=True, text=True, cwd=CHECKOUT)
-    level, text, remedy = done.stdout.split("\n")[:3]
-    assert (level, remedy) == ("failed", "")
-    assert text.endswith(": raise the limit (ulimit -v unlimited)")
 
 
 def the(check: object, *given: str) -> Finding:

@@ -178,16 +178,6 @@ def test_the_annotated_source_says_who_may_call_and_wrote_each_skill_and_ends_wi
     assert (empty.annotated_source(), empty.annotated_source("Walls hurt.")) == (EMPTY, notes)
 
 
-def test_local_names_are_no_concern_of_the_library(empty: Library) -> None:
-    body = (
-        "def step(n):\n        return [walk(steps=i) for i in range(n)]\n"
-        "    input = step(2)\n    (lambda far: far)(input)\n"
-        "    try:\n        pass\n    except ValueError as error:\n        return error\n"
-        "    class Place:\n        x: Anything = 1\n    return Place"
-    )
-    write(empty, function(body=body))
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -197,6 +187,8 @@ def test_local_names_are_no_concern_of_the_library(empty: Library) -> None:
         "last = 1\n    del last\n    last = 2\n    return last",
         "try:\n        look()\n    except ValueError as last: pass\n    last = 1",
         "match look():\n        case [first, *last]: return first, last",
+        "def step(n):\n        return [walk(steps=i) for i in range(n)]\n    input = step(2)",
+        "(lambda far: far)(1)\n    class Place:\n        x: Anything = 1\n    return Place",
     ],
 )
 def test_a_variable_is_the_function_s_own_wherever_it_is_assigned(empty: Library, body: str) -> None:
@@ -316,8 +308,6 @@ REFUSED = {
     "import os.path above": "import os.path\n" + function(body="return os.sep"),
     "import of all": "from math import *\n" + function(),
     "import of what is missing": "from math import pie\n" + function(),
-    "import of a private name": "from random import _os\n" + function(),
-    "import of a module's own import": function(body="from dataclasses import sys"),
     **{
         f"a refused import whose name is used: {statement}": f"{statement}\n" + function(body=f"return {use}")
         for statement, use in (
@@ -339,7 +329,6 @@ REFUSED = {
     "__builtins__": "__builtins__ = {}\n" + function(),
     "__name__": "import math as __name__\n" + function(),
     "del of what is missing": function(body="del missing"),
-    "del of a constant": "LIMIT = 1\n" + function(body="del LIMIT"),
     "a function that is too long": function(body=f"return '{'x' * SOURCE_LIMIT}'"),
     "a name that is too long": function().replace("skill", "s" * 65),
     "a name that is not ASCII": function().replace("skill", "schritt_für_schritt"),

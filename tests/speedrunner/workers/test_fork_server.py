@@ -16,6 +16,7 @@ from envs import Opening, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.records import Module
+from speedrunner.workers import fork_server
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerError, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.sandbox.code_session import CodeSession
@@ -76,6 +77,15 @@ async def test_a_process_without_a_file_descriptor_starts_no_worker() -> None:
         (await server.worker({}, SandboxConfig())).kill()
     finally:
         server.end()
+
+
+async def test_a_worker_that_is_forked_too_late_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(psutil.Process().children())
+    monkeypatch.setattr(fork_server, "FORK_LIMIT_S", 1e-9)
+    server = await ForkServer(Corridor.name).loaded()
+    with pytest.raises(WorkerDied, match="for its workers ended"):
+        await server.worker({}, SandboxConfig())
+    assert set(psutil.Process().children()) <= before
 
 
 async def test_what_cannot_be_loaded_is_left_to_the_workers(tmp_path: Path) -> None:

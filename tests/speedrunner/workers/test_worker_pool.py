@@ -20,7 +20,6 @@ from speedrunner.workers import worker_pool as pools
 from speedrunner.workers.env_worker import EnvWorker, WorkerFault
 from speedrunner.workers.worker_pool import SKILLS_MB, TooManyWorkers, WorkerPool, needed_mb
 from tests.processes import HANGS_S, runs, tree
-from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
 
@@ -153,49 +152,6 @@ class TestScienceWorld:
             await other.reset(PLANT, EMPTY.module(), None)
             executed = await other.execute(ToolCall("look_around", {}), HANGS_S)
         assert executed.node.error is None
-
-
-class StartsSometimes(Corridor):
-    """Each start adds its number to a file; those in `failing` fail."""
-
-    def __init__(self, *, starts: str = "starts", failing: str = "") -> None:
-        with Path(starts).open("a+") as file:
-            file.seek(0)
-            number = len(file.read())
-            file.write(str(number))
-        if str(number) in failing:
-            raise RuntimeError(f"start {number} took too long")
-        super().__init__()
-
-
-class TestStarts:
-    @pytest.mark.parametrize(
-        ("failing", "starts"),
-        [
-            pytest.param("0", "012", id="the first taker tries again"),
-            pytest.param("1", "012", id="another worker has started before"),
-        ],
-    )
-    async def test_a_start_that_fails_once_is_tried_again(
-        self, failing: str, starts: str, tmp_path: Path
-    ) -> None:
-        tried = tmp_path / "starts"
-        options = {"starts": str(tried), "failing": failing}
-        async with WorkerPool(1, StartsSometimes.name, options) as pool:
-            async with pool.worker() as worker:
-                worker.kill()
-            async with pool.worker() as other:
-                assert other.usable
-        assert tried.read_text() == starts
-
-    async def test_one_that_fails_twice_is_told(self, tmp_path: Path) -> None:
-        options = {"starts": str(tmp_path / "starts"), "failing": "12"}
-        async with WorkerPool(1, StartsSometimes.name, options) as pool:
-            async with pool.worker() as worker:
-                worker.kill()
-            with pytest.raises(WorkerFault, match=r"could not start: .*start 2 took too long"):
-                async with pool.worker():
-                    pass
 
 
 class TestWaiting:

@@ -70,12 +70,12 @@ class Session:
     def start(self, mounts: Mapping[str, str], bootstrap: str) -> None:
         """Run the code that prepares the namespace, and report to the worker what it raised."""
         self._names["MOUNTS"] = dict(mounts)
+        problem: str | None = None
         try:
             exec(compile(bootstrap, "<bootstrap>", "exec", dont_inherit=True), self._names)
         except BaseException as error:
-            self._wire.send(encode(["done", "", valid_text(trace(error)[0])]))
-        else:
-            self._wire.send(encode(["done", "", None]))
+            problem = valid_text(trace(error)[0])
+        self._wire.send(encode(["done", "", problem]))
 
     def execute(self, code: str, limit_s: float, limit_chars: int) -> None:
         """Run one piece of code; its output, its last expression's value and its error are printed."""

@@ -4,6 +4,7 @@ primitives."""
 from __future__ import annotations
 
 import binascii
+import functools
 import inspect
 import marshal
 import random
@@ -157,7 +158,7 @@ class LoadedModule:
         source: str,
         compiled: str,
         skills: Sequence[str],
-        primitives: Mapping[str, str],
+        primitives: Sequence[str],
         seed: str,
     ) -> None:
         self._wire = wire
@@ -169,7 +170,7 @@ class LoadedModule:
         random.seed(seed)  # skills may draw random numbers, and replays must repeat them
         sys.modules["skills"] = ModuleType("skills")  # dataclasses look here for the module of a class
         module = vars(sys.modules["skills"])
-        module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
+        module.update({name: self._primitive(name) for name in primitives})
         try:
             if compiled:  # by this Python, from this source
                 code = marshal.loads(binascii.a2b_base64(compiled))
@@ -212,22 +213,24 @@ class LoadedModule:
             body = encode(["end", self._tracer.omitted, _shorten(plain), text])
         self._wire.send(body)
 
-    def _primitive(self, name: str, doc: str) -> Callable[..., Any]:
+    def _primitive(self, name: str) -> Callable[..., Any]:
         """Return the primitive as the function that skills call."""
 
         def function(*args: Any, **kwargs: Any) -> Any:
             return self._tracer.primitive(name, args, kwargs)
 
-        return _set_name(function, name, doc)
+        function.__name__ = function.__qualname__ = name
+        return function
 
     def _skill(self, name: str) -> Callable[..., Any]:
         """Return a skill that reports each of its calls."""
         skill, signature = self._skills[name]
 
+        @functools.wraps(skill)
         def function(*args: Any, **kwargs: Any) -> Any:
             return self._tracer.skill(name, skill, signature, args, kwargs)
 
-        return _set_name(function, name, skill.__doc__ or "")
+        return function
 
 
 def bound(
@@ -242,12 +245,6 @@ def bound(
     except TypeError as error:
         shown = signature.replace(return_annotation=inspect.Signature.empty)
         raise TypeError(f"{name}{shown}: {error}") from None
-
-
-def _set_name(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
 
 
 def serve(wire: Wire, alarm: Alarm) -> None:

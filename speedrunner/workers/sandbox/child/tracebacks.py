@@ -37,10 +37,7 @@ class Tracebacks:
         """Find the first lines of the compiled module's functions."""
         for code in module.co_consts:
             if isinstance(code, CodeType) and code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<":
-                first = code.co_firstlineno  # its decorator's line, if it has one
-                lines = range(first, len(self._lines) + 1)
-                starts = (line for line in lines if self._lines[line - 1].lstrip().startswith("def "))
-                self._starts.append(next(starts, first))
+                self._starts.append(code.co_firstlineno)
                 self._names.append(code.co_name)
 
     def describe(self, error: BaseException) -> str:

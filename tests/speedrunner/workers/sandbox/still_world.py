@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from speedrunner.workers.call_tree import CallTree, EpisodeRoom
 from speedrunner.workers.sandbox.channel import InvalidMessage
+from speedrunner.workers.sandbox.skill_process import Call
 
 
 class StillWorld:
@@ -16,8 +14,8 @@ class StillWorld:
         self.calls: list[str] = []
         self.tree = CallTree("attack", "skill", {}, EpisodeRoom())
 
-    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None) -> str:
-        if name != "look":
+    def call(self, asked: Call) -> str:
+        if asked.name != "look":
             raise InvalidMessage("the call of a primitive that is none")
-        self.calls.append(name)
+        self.calls.append(asked.name)
         return "a wall"

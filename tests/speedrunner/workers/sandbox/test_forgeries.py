@@ -139,19 +139,17 @@ def test_what_a_skill_forges_does_nothing(children: ChildPool, name: str) -> Non
     body, expected = BY_SKILLS[name]
     source = f"{PRELUDE}{END}{SKILLS}def attack():\n{textwrap.indent(body, '    ')}"
     module, world = Module(source, ("helper", "honest", "attack")), StillWorld()
-    children.refill()
-    with closing(Skills(children, module, {"look": ""}, "", world)) as skills:
-        children.refill()
-        ended = skills.run("attack", {}, limit_s(expected))
+    with closing(Skills(children, module, ["look"], "", world.call)) as skills:
+        ended = skills.run("attack", {}, limit_s(expected), world.tree)
         assert world.calls == []
         if expected is None:
             assert (ended.error, ended.result) == (None, "early")
         else:
             assert re.search(expected, ended.error or ""), ended
-        honest = skills.run("honest", {}, SHORT_S)
+        honest = skills.run("honest", {}, SHORT_S, world.tree)
         if honest.error is not None:  # the rest of what it does is found now, and once
             assert re.search(f"{KILLED}|{TIME}", honest.error)
-            honest = skills.run("honest", {}, HANGS_S)
+            honest = skills.run("honest", {}, HANGS_S, world.tree)
         assert (honest.result, world.calls) == ("a wall", ["look"])
 
 

@@ -15,7 +15,7 @@ import pytest
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.workers.sandbox import isolation
 from speedrunner.workers.sandbox.child_process import Child, require
-from speedrunner.workers.sandbox.isolation import SandboxUnavailable, bubblewrap_command, interpreter
+from speedrunner.workers.sandbox.isolation import SandboxError, bubblewrap_command, interpreter
 from tests.processes import HANGS_S
 
 pytestmark = pytest.mark.process
@@ -67,7 +67,7 @@ def test_packages_in_the_folder_of_the_library_are_hidden(
     program.chmod(0o755)
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "conda"))
     monkeypatch.setattr(sys, "_base_executable", str(program))
-    with pytest.raises(SandboxUnavailable, match=r"outside of Python's prefix .*conda"):
+    with pytest.raises(SandboxError, match=r"outside of Python's prefix .*conda"):
         isolation.show_python.__wrapped__()
     monkeypatch.setattr(os, "__file__", str(library / "os.py"))
     hidden = "/python/lib/python3.11/dist-packages"
@@ -137,7 +137,7 @@ def test_a_missing_bubblewrap_is_reported_with_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxUnavailable, match=r"not installed; install it .* sandbox.kind=rlimits"):
+    with pytest.raises(SandboxError, match=r"not installed; install it .* sandbox.kind=rlimits"):
         Child(SandboxConfig(), "skills")
 
 
@@ -146,7 +146,7 @@ from speedrunner.config.schema import SandboxConfig
 from speedrunner.workers.sandbox import child_process
 try:
     child_process.require(SandboxConfig())
-except child_process.SandboxUnavailable as error:
+except child_process.SandboxError as error:
     print(error)
 """
 

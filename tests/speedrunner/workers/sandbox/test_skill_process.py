@@ -19,6 +19,7 @@ from tests.speedrunner.workers.sandbox.still_world import StillWorld
 
 pytestmark = pytest.mark.process
 
+WORLD = StillWorld()
 SOURCE = """
 def harmless():
     return look()
@@ -39,7 +40,7 @@ def pool() -> Iterator[ChildPool]:
 @contextmanager
 def loaded(pool: ChildPool, source: str = SOURCE, *names: str) -> Iterator[Skills]:
     module = Module(source, names or ("harmless",))
-    with closing(Skills(pool, module, {"look": "Look."}, "seed", StillWorld())) as skills:
+    with closing(Skills(pool, module, ["look"], "seed", WORLD.call)) as skills:
         yield skills
 
 
@@ -58,7 +59,7 @@ def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(
         clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s)
         monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.time", clock)
         monkeypatch.setattr(pool, "take", take)
-        ended = skills.run("harmless", {}, HANGS_S / 2)
+        ended = skills.run("harmless", {}, HANGS_S / 2, WORLD.tree)
     assert (ended.result, ended.error) == ("a wall", None)
 
 
@@ -68,7 +69,7 @@ def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(
     monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.STOP_S", HANGS_S)
     with loaded(pool, SOURCE, "endless") as skills:
         skills.close()
-        error = skills.run("endless", {}, 0.2).error or ""
+        error = skills.run("endless", {}, 0.2, WORLD.tree).error or ""
     assert error.startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
     assert "killed" not in error
 
@@ -78,7 +79,7 @@ def test_a_library_of_four_million_characters_reaches_its_child(pool: ChildPool)
     source = SOURCE + "# a line of a very large library\n" * 120_000
     assert len(source) > 3_900_000
     with loaded(pool, source) as skills:
-        assert skills.run("harmless", {}, HANGS_S).result == "a wall"
+        assert skills.run("harmless", {}, HANGS_S, WORLD.tree).result == "a wall"
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit(1)", "import time; time.sleep(60)"])
@@ -92,7 +93,7 @@ def test_a_process_that_does_not_start_is_an_error_of_the_machine(
         monkeypatch.setattr(f"{process}.START_LIMIT_S", 0.1 if "sleep" in program else 60.0)
         monkeypatch.setattr(f"{process}.PROGRAM", program)
         with pytest.raises(SandboxError, match="did not start"):
-            skills.run("harmless", {}, HANGS_S)
+            skills.run("harmless", {}, HANGS_S, WORLD.tree)
 
 
 BURNS = """
@@ -110,7 +111,7 @@ def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
     monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.LOAD_LIMIT_S", 0.3)
     with loaded(pool, BURNS.replace("BURNING", "True")) as skills:
         assert skills._child is None
-        ended = skills.run("harmless", {}, 0.2)
+        ended = skills.run("harmless", {}, 0.2, WORLD.tree)
         assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
         assert skills._child is None
 
