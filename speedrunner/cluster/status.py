@@ -91,7 +91,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         plan = set_up_stored(run, trust, plays_here=False).plan()
     except SETUP_ERRORS as error:  # something that it names is not on this machine
         return replace(status, state="running" if owner else "unknown", note=str(error))
-    left = unfinished_steps(plan, run, rows=rows)
+    left = unfinished_steps(plan, run)
     return replace(
         status,
         state="finished" if not left else "running" if owner else "stopped",

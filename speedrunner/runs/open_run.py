@@ -6,7 +6,7 @@ A process may continue a stored run with the same configuration and the same con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +15,10 @@ import msgspec
 from rich.console import Console
 
 from serving.deployment import Deployment
-from serving.meter import LedgerRow, Reconciliation
+from serving.meter import Reconciliation
 from serving.options import running_endpoint
 from serving.probes.start_check import StartCheck
-from serving.usage import Prices, Usage
+from serving.usage import Usage
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
 from speedrunner.runs.executor import Executor
@@ -90,8 +90,9 @@ class OpenRun:
         """
         setup, directory = self.setup, self.directory
         is_capped = setup.config.serving.spending_cap_usd is not None
-        # Reading the ledger takes seconds.
-        spent = _spent_usd(directory.read().ledger, setup.prices) if is_capped else 0.0
+        rows = directory.read().ledger if is_capped else []  # reading takes seconds
+        # A request with unknown usage costs its maximum.
+        spent = sum(setup.prices.cost(row.usage or row.at_most or Usage()) for row in rows)
         async with open_client(deployment, setup, directory.append_request, spent) as model:
             await check.require(model)
             model.note_tools = directory.append_tools
@@ -110,11 +111,6 @@ class OpenRun:
             )
             with track(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
-
-
-def _spent_usd(rows: Iterable[LedgerRow], prices: Prices) -> float:
-    """Return the cost of requests in USD; a request with unknown usage costs its maximum."""
-    return sum(prices.cost(row.usage or row.at_most or Usage()) for row in rows)
 
 
 @asynccontextmanager
@@ -245,16 +241,9 @@ def check_configuration(run: RunData, setup: Setup) -> None:
         is_longer = all(line.startswith("run.rollouts: ") for line in changed)
         onward = f"run.start_from={run.path} run.dir=NEW" if is_longer else "run.dir=NEW"
         raise RunDirectoryError(
-            f"{run.path} has another configuration: {'; '.join(_name_causes(changed))}; undo the change, or"
+            f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or"
             f" start another run with {onward}"
         )
-
-
-def _name_causes(changed: Sequence[str]) -> list[str]:
-    """Return differences without the options of another environment or method, which differ with its name."""
-    causes = [line for line in changed if line.startswith(("env.name: ", "method.name: "))]
-    sections = tuple(line.partition("name: ")[0] for line in causes)
-    return [*causes, *(line for line in changed if not line.startswith(sections))]
 
 
 def with_recorded_context(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -131,18 +131,16 @@ def unfinished_steps(
     run: RunData,
     *,
     retry_faults: bool = False,
-    rows: Sequence[EpisodeRow] | None = None,
 ) -> list[Due]:
     """Return the unfinished steps of a plan, in order.
 
     Args:
         retry_faults: whether to repeat episodes that ended by an infrastructure error: held-out ones, and
             those of a batch that no sleep has used.
-        rows: the finished episodes, if they are not `run.episodes`.
     """
     finished, policies = set(run.state.finished), run.policies.versions()
-    rows = run.episodes if rows is None else rows
-    is_fault = {row.episode: row.termination.is_fault for row in rows}
+    # After a kill a row may be missing until the run is opened; `run.episodes` would read all episodes.
+    is_fault = {row.episode: row.termination.is_fault for row in run.rows}
     unfinished: list[Due] = []
     for step in steps:
         is_finished = step_key(step) in finished

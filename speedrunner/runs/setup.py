@@ -205,7 +205,7 @@ def make_env(config: Config, model_config: ModelConfig) -> TextEnv:
 def find_policy(name: str) -> tuple[RunData, int]:
     """Return the run in `RUN[:VERSION]` and the version, by default its newest.
 
-    Raises `RunDirectoryError`: the run or the version does not exist.
+    Raises `RunDirectoryError`: the run does not exist, or has no policy.
     """
     path, wanted = split_version(name)
     if wanted is not None and not wanted.isdecimal():
@@ -215,9 +215,6 @@ def find_policy(name: str) -> tuple[RunData, int]:
     if not there:
         raise RunDirectoryError(f"{run.path} has no policy yet")
     version = there[-1] if wanted is None else int(wanted)
-    if version not in there:
-        known = f"v{there[0]:04d} to v{there[-1]:04d}"
-        raise RunDirectoryError(f"{run.path} has no policy v{version:04d}; it has {known}")
     return run, version
 
 

@@ -70,20 +70,6 @@ def read_content(path: Path) -> bytes:
             return file.read(status.st_size)
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy the content of a file of any size. Raises `StorageError`."""
-    with explain_errors(source, "read"), source.open("rb") as content, explain_errors(target, "written"):
-        target.touch(FILE_MODE)
-        with target.open("wb") as file:
-            shutil.copyfileobj(content, file)
-
-
-def remove(path: Path) -> None:
-    """Remove a file if it is there. Raises `StorageError`."""
-    with explain_errors(path, "removed"):
-        path.unlink(missing_ok=True)
-
-
 def open_log(path: Path) -> BinaryIO:
     """Open a log file for appending. Raises `StorageError`."""
     with explain_errors(path, "written"):

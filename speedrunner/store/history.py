@@ -18,6 +18,7 @@ earlier sleeps have 0 or less.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -80,7 +81,7 @@ class History:
         self._copies = copies or files.temporary_name(run.path / "history")
         shift, parts = 0, [(run, 0)]
         for earlier in reversed(carried_runs(run)):
-            shift -= next_start(earlier)
+            shift -= len(earlier.policies.versions())  # where the next run started
             parts.insert(0, (earlier, shift))
         environments = _environments([part_run for part_run, _ in parts])
         self.parts = [
@@ -182,7 +183,7 @@ class History:
         for version in versions:
             target = self._copies / f"policies/v{version + shift:04d}"
             if not target.exists():
-                copy_policy(run, version, target)
+                _copy_policy(run, version, target)
                 if shift:
                     index = run.policies.index(version)
                     (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
@@ -237,11 +238,6 @@ def carried_runs(run: RunData) -> list[RunData]:
         return [RunData(path) for path in sorted(folder.iterdir()) if path.name.isdecimal()]
 
 
-def next_start(run: RunData) -> int:
-    """Return the policy version of an earlier run that the next run started from."""
-    return len(run.policies.versions())
-
-
 def carried_files(path: Path) -> list[Path]:
     """Return the files of the earlier runs that the run at `path` carries, sorted."""
     return sorted(file for file in (path / CARRIED).rglob("*") if file.is_file())
@@ -255,18 +251,15 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
 
     Raises `StorageError`: the run cannot be read, or the disk refuses the copies.
     """
-    earlier = [(source, next_start(source)) for source in carried_runs(run)]
+    earlier = [(source, len(source.policies.versions())) for source in carried_runs(run)]
     parts = [(source, end) for source, end in (*earlier, (run, version)) if end]
     with whole_folder(target) as hidden:
         for number, (source, end) in enumerate(parts):
             _copy(source, end, hidden / f"{number:04d}")
 
 
-def copy_policy(run: RunData, version: int, target: Path) -> None:
-    """Copy the folder of a policy version. Raises `StorageError`."""
-    files.make_folder(target)
-    for source in sorted((run.policies.folder / f"v{version:04d}").iterdir()):
-        files.copy(source, target / source.name)
+def _copy_policy(run: RunData, version: int, target: Path) -> None:
+    shutil.copytree(run.policies.folder / f"v{version:04d}", target, copy_function=shutil.copyfile)
 
 
 def _copy(run: RunData, version: int, target: Path) -> None:
@@ -276,6 +269,6 @@ def _copy(run: RunData, version: int, target: Path) -> None:
     batches = [run.files.numbered("train", batch) for batch in run.batches() if batch < version]
     sleeps = [run.files.numbered("sleep", sleep) for sleep in run.files.numbers("sleep") if sleep <= version]
     for source in (run.files.config, *batches, *sleeps):
-        files.copy(source, target / source.relative_to(run.path))
+        shutil.copyfile(source, target / source.relative_to(run.path))
     for number in (stored for stored in run.policies.versions() if stored < version):
-        copy_policy(run, number, target / f"policies/v{number:04d}")
+        _copy_policy(run, number, target / f"policies/v{number:04d}")

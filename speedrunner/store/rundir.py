@@ -190,7 +190,8 @@ class RunDirectory:
     def remove_sleep_journal(self) -> None:
         """Remove the journal of a sleep that is finished or has to start over."""
         self._lock.check()
-        files.remove(self.files.sleep_journal)
+        with files.explain_errors(self.files.sleep_journal, "removed"):
+            self.files.sleep_journal.unlink(missing_ok=True)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep, replacing that of a killed attempt."""

@@ -8,7 +8,6 @@ import pytest
 
 from speedrunner.store.files import (
     StorageError,
-    copy,
     open_log,
     read_content,
     remove_leftovers,
@@ -58,19 +57,6 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path) -> None:
         write_atomic(path, b"x" * 100_000)
     assert read_record(path, Note) == Note("old")
     assert [file.name for file in tmp_path.glob(".*")] == []
-
-
-def test_a_copy_is_for_its_owner_only_and_names_the_file_that_cannot_be_written(tmp_path: Path) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(b"x" * 100_000)
-    copy(source, target)
-    assert target.read_bytes() == source.read_bytes()
-    assert target.stat().st_mode & 0o777 == 0o600
-    with file_size_limit(64_000), pytest.raises(StorageError, match="target could not be written"):
-        copy(source, target)
-    source.unlink()
-    with pytest.raises(StorageError, match="source could not be read"):
-        copy(source, target)
 
 
 def test_a_log_is_appended_to_and_for_its_owner_only(tmp_path: Path) -> None:
