@@ -127,6 +127,7 @@ def cost(
         checkpoints = frame_checkpoints(run, one)
         points = list_rows(checkpoints)
         say(f"{run.path}, prices: {price_text(one.book)}", "", *cost_lines(one))
+        say(busy_line(busy_seconds([run.columns])))
         if points:
             say("", *checkpoint_lines({"": points}), "")
             say(checkpoint_notes(points, [one.book]))

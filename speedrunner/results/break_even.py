@@ -95,10 +95,10 @@ def break_even(runs: Iterable[pandas.DataFrame], rule: RuleName = "engine") -> B
 
 def _fieller(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
     """Return the interval of the ratio of two positive means; `None` for an end that there is not."""
-    from scipy.stats import t as student  # type: ignore[import-untyped]
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     (spent, saved), freedom = numpy.mean(pairs, axis=0), len(pairs) - 1
-    square = float(student.ppf((1 + CONFIDENCE) / 2, freedom)) ** 2 / len(pairs)
+    square = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) ** 2 / len(pairs)
     (of_spent, both), (_, of_saved) = square * numpy.cov(pairs, rowvar=False)
     # The ratios r with (spent - r * saved)**2 <= its variance times the square of the quantile.
     a, b, c = saved**2 - of_saved, spent * saved - both, spent**2 - of_spent

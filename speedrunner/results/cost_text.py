@@ -76,7 +76,7 @@ def cost_lines(costs: RunCosts) -> list[str]:
     lines = [*align_columns(rows), *limit_lines(costs)]
     if costs.book.prices is None:
         lines.append(f"USD: {NOT_MEASURED} (no prices are known).")
-    return [*lines, "", _cache(total), busy_line(costs.busy_s)]
+    return [*lines, "", _cache(total)]
 
 
 def busy_line(seconds: float) -> str:

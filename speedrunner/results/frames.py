@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import nan
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from serving.usage import Usage
@@ -61,31 +63,61 @@ REQUEST_TYPES: dict[str, Any] = {
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
     """Return one row per finished episode, sorted by key, with the columns `EPISODE_TYPES`.
 
-    USD include an equal share of the warm-ups of the episode's prompt prefix, which later policies may have,
-    too; tokens do not. `number` is the last part of the key, or -1. `unreported` counts requests with unknown
-    tokens, `answers` counts answers, and `thought_cut` those whose reasoning ended at its budget.
+    `number` is the last part of the key, or -1. `unreported` counts requests with unknown tokens, `answers`
+    counts answers, and `thought_cut` those whose reasoning ended at its budget.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
             episode's own turns, and USD are unknown.
     """
-    shares = {} if costs is None else _share_warm_ups(rows, costs)
     found = []
-    for row in sorted(rows, key=lambda row: row.episode):
+    for row in sorted(rows, key=attrgetter("episode")):
         line = Spend() if costs is None else costs.episodes.get(row.episode, Spend())
+        tokens = _count_tokens(Classes.of(row.usage) if costs is None else line.useful)
         found.append(
             {
                 **{name: getattr(row, name, None) for name in EPISODE_TYPES},
                 "number": _number(row.episode),
                 "termination": row.termination.value,
                 "success": None if row.success is None else float(row.success),
-                **_episode_amounts(row, costs, shares.get(row.policy, 0.0)),
+                **(tokens if row.llm_calls else {"llm_calls": None}),
                 "unreported": line.unreported,
                 "answers": line.answers,
                 "thought_cut": line.thought_cut,
             }
         )
-    return make_frame(found, EPISODE_TYPES)
+    frame = make_frame(found, EPISODE_TYPES)
+    frame["usd"] = price_episodes(frame, costs)
+    return frame
+
+
+def price_episodes(episodes: pandas.DataFrame, costs: RunCosts | None) -> list[float]:
+    """Return the USD of the rows of `frame_episodes`; NaN if no price is known, and for an episode without a
+    request.
+
+    They include an equal share of the warm-ups of the episode's prompt prefix, which later policies may have,
+    too; tokens do not.
+    """
+    usd = list_usd(episodes["episode"], costs)
+    if costs is None:
+        return usd
+    played = episodes["llm_calls"].notna()
+    prefixes = [costs.prefixes.get(policy, policy) for policy in episodes["policy"]]
+    served = Counter(prefix for prefix, is_played in zip(prefixes, played, strict=True) if is_played)
+    warm_up = {
+        prefix: costs.warm_ups.get(prefix, Spend()).useful_usd / count for prefix, count in served.items()
+    }
+    return [
+        own + warm_up[prefix] if is_played else nan
+        for own, prefix, is_played in zip(usd, prefixes, played, strict=True)
+    ]
+
+
+def list_usd(keys: Iterable[str], costs: RunCosts | None) -> list[float]:
+    """Return the USD of episodes and sleeps, by their labels in the ledger; NaN if no price is known."""
+    if costs is None or costs.book.prices is None:
+        return [nan for _ in keys]
+    return [costs.episodes.get(key, Spend()).useful_usd for key in keys]
 
 
 def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
@@ -108,14 +140,16 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
                 **{name: getattr(record, name, None) for name in SLEEP_TYPES},
                 "llm_calls": len(record.turns),
                 "replayed": len(record.episodes),
-                **_spent(key, record.usage, costs),
+                **_count_tokens(Classes.of(record.usage) if costs is None else inducer.useful),
                 "thought_cut": inducer.thought_cut_share,
                 "prefix_before": prefix.before if prefix else None,
                 "prefix_after": prefix.after if prefix else None,
                 "prefix_invalidated": prefix.lost if prefix else None,
             }
         )
-    return make_frame(found, SLEEP_TYPES)
+    frame = make_frame(found, SLEEP_TYPES)
+    frame["usd"] = list_usd(map(sleep_key, frame["sleep"]), costs)
+    return frame
 
 
 def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
@@ -145,39 +179,13 @@ def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
     return pandas.DataFrame({name: found[name] for name in REQUEST_TYPES}, copy=False).astype(REQUEST_TYPES)
 
 
-def _share_warm_ups(rows: Sequence[EpisodeRow], costs: RunCosts) -> dict[int, float]:
-    """Return by policy the USD of its prefix's warm-ups for each episode that sent a request."""
-    playing = [row.policy for row in rows if row.llm_calls]
-    first = {policy: costs.prefixes.get(policy, policy) for policy in playing}
-    served = Counter(first[policy] for policy in playing)
-    usd = {prefix: costs.warm_ups.get(prefix, Spend()).useful_usd / served[prefix] for prefix in served}
-    return {policy: usd[prefix] for policy, prefix in first.items()}
-
-
-def _episode_amounts(row: EpisodeRow, costs: RunCosts | None, warm_up_usd: float) -> dict[str, float]:
-    """Return the values `COSTS` of an episode; NaN if unknown, and for an episode without a request."""
-    if not row.llm_calls:
-        return dict.fromkeys(COSTS, float("nan"))
-    spent = _spent(row.episode, row.usage, costs)
-    return {"llm_calls": row.llm_calls, **spent, "usd": spent["usd"] + warm_up_usd}
-
-
-def _spent(key: str, usage: Usage, costs: RunCosts | None) -> dict[str, float]:
-    """Return the tokens by class and the USD of an episode or a sleep.
-
-    Args:
-        usage: its tokens if there is no ledger.
-    """
-    tokens, usd = Classes.of(usage), float("nan")
-    if costs is not None:
-        line = costs.episodes.get(key, Spend())
-        tokens, usd = line.useful, usd if costs.book.prices is None else line.useful_usd
+def _count_tokens(tokens: Classes) -> dict[str, float]:
+    """Return the tokens of an episode or a sleep by column."""
     return {
         "uncached": tokens.computed,
         "cached": tokens.cached,
         "output": tokens.reasoning + tokens.action,
         "reasoning": tokens.reasoning,
-        "usd": usd,
     }
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from serving.usage import Prices, Sums, Usage
-from speedrunner.results.pricing import PriceBook, busy_seconds
+from speedrunner.results.pricing import PriceBook
 from speedrunner.store.records import Labels
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -145,13 +145,11 @@ class RunCosts:
         book: the prices.
         lines: by purpose of the requests.
         prefixes: by policy whose prompt prefix an earlier one has, the first policy with this prefix.
-        busy_s: seconds in which at least one request was in flight.
     """
 
     book: PriceBook
     lines: dict[Labels, Spend]
     prefixes: dict[int | None, int]
-    busy_s: float
 
     @cached_property
     def roles(self) -> dict[str, Spend]:
@@ -217,17 +215,11 @@ class Ledger:
 
     @classmethod
     def of(cls, run: RunData) -> Ledger:
-        """Add up a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, if a row
-        has more reasoning than generated tokens, and for a damaged sleep: sleeps record which requests were
-        wasted and which policies share a prefix."""
+        """Add up a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty, and for a
+        damaged sleep: sleeps record which requests were wasted and which policies share a prefix."""
         columns = run.columns
         if run.episodes and not len(columns.kind):
             raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
-        tokens = columns.usage
-        for row in (tokens.reasoning > tokens.completion).nonzero()[0][:1]:
-            counts = f"{tokens.reasoning[row]} reasoning tokens of {tokens.completion[row]} generated"
-            what = f"line {row + 1} has {counts}, which older versions recorded: play the run again"
-            raise RunDirectoryError(f"{run.files.requests}, {what}")
         group = 2 * columns.kind + columns.wasted
         prefixes: dict[int | None, int] = {}
         for number, prefix in ((sleep.sleep, sleep.prefix) for sleep in run.sleeps):
@@ -246,7 +238,7 @@ class Ledger:
                 wasted_usd = usd.total if group.wasted else 0.0
                 line = replace(line, usd_by_class=usd, usd=usd.total, wasted_usd=wasted_usd)
             lines[group.labels] = lines[group.labels] + line if group.labels in lines else line
-        return RunCosts(book, lines, self.prefixes, busy_seconds([self.columns]))
+        return RunCosts(book, lines, self.prefixes)
 
 
 def run_costs(run: RunData, book: PriceBook) -> RunCosts:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+import symtable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from speedrunner.library.definition import Definition
+from speedrunner.library.definition import HEADER, Definition
 
 if TYPE_CHECKING:
     import networkx  # type: ignore[import-untyped]
@@ -47,29 +48,23 @@ class LibraryStatistics(msgspec.Struct, frozen=True):
 
 def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
     """Return the statistics of a module. An edge leads from a function to each other function that its code
-    names.
-
-    Raises `InvalidSkill` if a definition is not valid Python.
-    """
+    names."""
     import networkx
 
-    functions = {each.name: each for each in definitions if each.kind == "function"}
+    functions = {each.name: _measure(each.source) for each in definitions if each.kind == "function"}
     graph = networkx.DiGraph()
     graph.add_nodes_from(functions)
     for name, each in functions.items():
-        words = functions.keys() & set(re.findall(r"\w+", each.source)) - {name}
-        if words:  # most functions of a large library name no other: known without parsing
-            graph.add_edges_from((name, other) for other, _, _ in each.names.reads if other in words)
+        graph.add_edges_from((name, other) for other in each.names & functions.keys() - {name})
     depth = _depths(graph)
     count = len(functions)
-    measured = [_measure(each.source) for each in functions.values()]
     return LibraryStatistics(
         functions=count,
         max_depth=max(depth.values(), default=0),
         mean_depth=sum(depth.values()) / count if count else None,
         density=float(networkx.density(graph)),
-        cyclomatic=sum(cyclomatic for cyclomatic, _ in measured) / count if count else None,
-        combat=sum(combat for _, combat in measured) / count if count else None,
+        cyclomatic=sum(each.cyclomatic for each in functions.values()) / count if count else None,
+        combat=sum(each.combat for each in functions.values()) / count if count else None,
     )
 
 
@@ -85,10 +80,23 @@ def _depths(graph: networkx.DiGraph) -> dict[str, int]:
     return {name: depth[node] for name, node in whole.graph["mapping"].items()}
 
 
+class _Measured(NamedTuple):
+    """A function of a library.
+
+    Attributes:
+        cyclomatic: McCabe complexity, as radon counts it.
+        combat: whether its body contains a word of `COMBAT`; signature, docstring and comments do not count.
+        names: names that its code reads from the module; annotations do not count.
+    """
+
+    cyclomatic: int
+    combat: bool
+    names: frozenset[str]
+
+
 @lru_cache(maxsize=8192)
-def _measure(source: str) -> tuple[int, bool]:
-    """Return a function's McCabe complexity, as radon counts it, and whether its body contains a word of
-    `COMBAT`; signature, docstring and comments do not count."""
+def _measure(source: str) -> _Measured:
+    """Measure a function, which most versions of a library share."""
     from radon.visitors import ComplexityVisitor  # type: ignore[import-untyped]
 
     tree = ast.parse(source)
@@ -96,4 +104,14 @@ def _measure(source: str) -> tuple[int, bool]:
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     documented = ast.get_docstring(function, clean=False) is not None
     body = "\n".join(map(ast.unparse, function.body[documented:])) if _COMBAT.search(source) else ""
-    return ComplexityVisitor.from_ast(tree).functions[0].complexity, bool(_COMBAT.search(body))
+    names = frozenset(_list_globals(symtable.symtable(f"{HEADER}\n{source}", "<skill>", "exec")))
+    return _Measured(
+        ComplexityVisitor.from_ast(tree).functions[0].complexity, bool(_COMBAT.search(body)), names
+    )
+
+
+def _list_globals(scope: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that code reads from the module, also in nested scopes."""
+    yield from (each.get_name() for each in scope.get_symbols() if each.is_global() and each.is_referenced())
+    for nested in scope.get_children():
+        yield from _list_globals(nested)

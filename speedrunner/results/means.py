@@ -103,7 +103,8 @@ def average_tests(episodes: pandas.DataFrame, planned: int) -> pandas.DataFrame:
     all planned episodes are finished: the mean of fewer says little, since the fast ones finish first);
     `LIMITS` (the share of the test episodes that each limit ended) and `limited` (their sum); `thought_cut`
     (the share of the actor's answers whose reasoning ended at its budget; NaN without a ledger); the means
-    `MEANS`, with USD named `actor_usd`; `cached_share` (of the prompt tokens).
+    `MEANS`, with USD named `actor_usd` (`actor_usd_RULE` for `usd_RULE`); `cached_share` (of the prompt
+    tokens).
 
     Args:
         planned: test episodes of an evaluation, `run.test_episodes`.
@@ -121,9 +122,15 @@ def average_tests(episodes: pandas.DataFrame, planned: int) -> pandas.DataFrame:
     found["limited"] = found[list(LIMITS)].sum(axis=1)
     answers = by[["thought_cut", "answers"]].sum().astype(float)
     found["thought_cut"] = answers["thought_cut"] / answers["answers"]
-    means = tests[tests["score"].notna()].groupby("checkpoint")[list(MEANS)].mean()
+    scored = tests[tests["score"].notna()].groupby("checkpoint")
+    means = scored[list(dict.fromkeys([*MEANS, *list_usd_columns(tests)]))].mean()
     means["cached_share"] = means["cached"] / (means["cached"] + means["uncached"])
-    return found.join(means).rename(columns={"usd": "actor_usd"})
+    return found.join(means.rename(columns=lambda name: name.replace("usd", "actor_usd")))
+
+
+def list_usd_columns(frame: pandas.DataFrame) -> list[str]:
+    """Return the columns with USD: `usd`, and those of other cache rules (`usd_RULE`)."""
+    return [name for name in frame if name.startswith("usd")]
 
 
 def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
@@ -136,12 +143,15 @@ def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
 
 
 def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Return `frame_checkpoints` from the frames of a run's episodes and sleeps."""
+    """Return `frame_checkpoints` from the frames of a run's episodes and sleeps. If both have USD by other
+    cache rules (`usd_RULE`), so have `sleep_usd_RULE` and `cost_usd_RULE`."""
     found = average_tests(episodes, run.settings.run.test_episodes)
-    since = group_rollouts(share_sleeps(episodes, sleeps), found.index)
-    means = since[["own_usd", "sleep_usd"]].mean().reindex(found.index)
-    found["sleep_usd"] = means["sleep_usd"].fillna(0.0)
-    found["cost_usd"] = found["actor_usd"] + found["sleep_usd"]
+    usd = list_usd_columns(sleeps)
+    since = group_rollouts(share_sleeps(episodes, sleeps, [*SPENT, *usd[1:]]), found.index)
+    means = since[["own_usd", *(f"sleep_{name}" for name in usd)]].mean().reindex(found.index)
+    for name in usd:
+        found[f"sleep_{name}"] = means[f"sleep_{name}"].fillna(0.0)
+        found[f"cost_{name}"] = found[f"actor_{name}"] + found[f"sleep_{name}"]
     found["rollout_usd"] = means["own_usd"] + means["sleep_usd"]
     spent = since[list(SPENT)].sum(min_count=1).reindex(found.index)
     spent["usd"] = spent["usd"].where(found["actor_usd"].isna(), spent["usd"].fillna(0.0))
@@ -152,18 +162,6 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     found["public"] = [sum(skill.public for skill in policy.skills) for policy in own]
     found["skills"] = [len(policy.skills) for policy in own]
     found["notes"] = [bool(policy.notes) for policy in own]
-    return found
-
-
-def average_usd(
-    episodes: pandas.DataFrame, sleeps: pandas.DataFrame, points: pandas.Index
-) -> pandas.DataFrame:
-    """Return the columns `sleep_usd` and `cost_usd` of `frame_checkpoints` alone."""
-    tests = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
-    actor_usd = tests.groupby("checkpoint")["usd"].mean().reindex(points)
-    since = group_rollouts(share_sleeps(episodes, sleeps, ["usd"]), points)
-    sleep_usd = since["sleep_usd"].mean().reindex(points).fillna(0.0)
-    found: pandas.DataFrame = sleep_usd.to_frame().assign(cost_usd=actor_usd + sleep_usd)
     return found
 
 
@@ -178,15 +176,16 @@ def share_sleeps(
     episodes: pandas.DataFrame, sleeps: pandas.DataFrame, spent: Sequence[str] = SPENT
 ) -> pandas.DataFrame:
     """Return the training rollouts: `episode`, `number`, `own_usd` (missing without a request), `sleep_usd`
-    (share of the next sleep), and `spent` with their shares of that sleep."""
+    (share of the next sleep; so for each column with USD), and `spent` with their shares of that sleep."""
     train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", *spent]].copy()
     for name in spent:
         per_rollout = sleeps[name] / sleeps["rollouts"]
         by_policy = per_rollout.set_axis(sleeps["sleep"] - 1).to_dict()
         share = train["policy"].map(by_policy).fillna(0.0).astype(float)
-        if name == "usd":
-            train["own_usd"], train["sleep_usd"] = train["usd"], share
-        if name != "usd" or train[name].notna().any():  # otherwise no price is known
+        is_usd = name.startswith("usd")
+        if is_usd:
+            train[f"own_{name}"], train[f"sleep_{name}"] = train[name], share
+        if not is_usd or train[name].notna().any():  # otherwise no price is known
             train[name] = train[name].fillna(0.0) + share
     return train.drop(columns="policy")
 

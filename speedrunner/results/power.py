@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy
-from scipy.stats import nct, t  # type: ignore[import-untyped]
+from scipy.special import nctdtr, stdtrit  # type: ignore[import-untyped]
 
 from speedrunner.plain.console import align_columns
 from speedrunner.results.claims import (
@@ -176,6 +176,6 @@ def _power(
     errors = numpy.sqrt(deviations**2 / seeds + mean_of_tasks)
     # Equal values have no interval. Beyond 50 errors, the power is 1.
     shifts = numpy.where(errors > 0, numpy.clip(margins / numpy.maximum(errors, 1e-300), -50, 50), -50)
-    critical = t.ppf((1 + confidence) / 2, freedom)
-    rejected: numpy.ndarray = 1 - sum(nct.cdf(critical, freedom, shift) for shift in shifts)
+    critical = stdtrit(freedom, (1 + confidence) / 2)
+    rejected: numpy.ndarray = 1 - sum(nctdtr(freedom, shift, critical) for shift in shifts)
     return numpy.where((margins > 0).all(axis=0), rejected, 0.0)

@@ -89,20 +89,17 @@ class Load(msgspec.Struct, frozen=True):
 def busy_seconds(runs: Iterable[LedgerColumns]) -> float:
     """Return the seconds in which at least one answered request of the runs, given by their ledgers, was in
     flight."""
-    total, until = 0.0, -inf
-    spans = [
-        (end - seconds, end)
-        for columns in runs
-        for end, seconds in zip(
-            columns.time[columns.is_reported].tolist(),
-            columns.seconds[columns.is_reported].tolist(),
-            strict=True,
-        )
-    ]
-    for begin, end in sorted(spans):
-        total += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return total
+    import numpy
+
+    ledgers = [*runs]
+    end, seconds = (
+        numpy.concatenate([getattr(own, name)[own.is_reported] for own in ledgers])
+        for name in ("time", "seconds")
+    )
+    order = numpy.lexsort((end, end - seconds))
+    begin, end = (end - seconds)[order], end[order]
+    until = numpy.append(-inf, numpy.maximum.accumulate(end)[:-1])
+    return float(sum(numpy.maximum(0.0, end - numpy.maximum(begin, until)).tolist()))
 
 
 class PriceBook(msgspec.Struct, frozen=True):

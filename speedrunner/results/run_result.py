@@ -13,16 +13,17 @@ import pandas
 from speedrunner.config.condition import ConditionId
 from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import Config
-from speedrunner.results.frames import frame_episodes, frame_sleeps
+from speedrunner.results.frames import frame_episodes, frame_sleeps, list_usd, price_episodes
 from speedrunner.results.ledger import Ledger, RunCosts
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
-from speedrunner.results.means import RULES, add_costs, average_tests, average_usd
+from speedrunner.results.means import RULES, add_costs, average_tests
 from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.results.skill_table import SkillHistory, frame_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import RunData, load
+from speedrunner.store.stored_run import sleep_key
 
 LIBRARY = LibraryStatistics.__struct_fields__
 """Columns of a checkpoint that describe its library."""
@@ -178,14 +179,12 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         costs = ledger.price(book := price_book(run, prices))
         history, episodes = skill_history(run), frame_episodes(run.episodes, costs)
     skills, sleeps = frame_skills(history), frame_sleeps(run, costs)
-    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     for rule in RULES:
         if costs is not None:
             costs = ledger.price(book.by_rule(rule))
-        priced = frame_episodes(run.episodes if costs else [], costs)
-        episodes[f"usd_{rule}"] = priced["usd"]
-        means = average_usd(priced, frame_sleeps(run, costs), checkpoints.index)
-        checkpoints = checkpoints.join(means.add_suffix(f"_{rule}"))
+        episodes[f"usd_{rule}"] = price_episodes(episodes, costs)
+        sleeps[f"usd_{rule}"] = list_usd(map(sleep_key, sleeps["sleep"]), costs)
+    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)
 
 

@@ -22,7 +22,7 @@ METRICS = ("score", "output")
 def stability_table(conditions: Sequence[Condition]) -> Table:
     """Return the parts of the variance of each condition whose seeds all started from one stored policy. The
     interval of the sleep's share is that of a ratio of two variances (F)."""
-    from scipy.stats import f  # type: ignore[import-untyped]
+    from scipy.special import fdtri  # type: ignore[import-untyped]
 
     rows: list[tuple[Cell, ...]] = []
     for condition in conditions:
@@ -37,7 +37,7 @@ def stability_table(conditions: Sequence[Condition]) -> Table:
             actor, whole = (float(variance) for variance in numpy.var(means, axis=0, ddof=1))
             if not actor * whole > 0:
                 continue
-            spread = float(f.ppf(1 - TAIL, seeds - 1, seeds - 1))
+            spread = float(fdtri(seeds - 1, seeds - 1, 1 - TAIL))
             share, low, high = (max(0.0, 1 - ratio * actor / whole) for ratio in (1, spread, 1 / spread))
             amounts = sqrt(actor), sqrt(max(0.0, whole - actor)), share, low, high
             rows.append((*condition.names, metric, points[-1], seeds, *amounts))

@@ -187,10 +187,9 @@ def iterate_blocks(
     which takes less time.
 
     Args:
-        part: a subclass of `whole`, which decodes less.
+        part: a type that decodes less, and whose `format` is a literal.
     """
     decoder = msgspec.json.Decoder(part)
-    known = msgspec.structs.fields(whole)[-1].default
     if not path.exists():
         return
     with explain_errors(path, "read"), path.open("rb") as file:
@@ -203,12 +202,8 @@ def iterate_blocks(
             try:
                 records = decoder.decode_lines(block)
             except _NOT_JSON:
-                records = []
-            if len(records) != block.count(b"\n") or {getattr(row, "format", None) for row in records} != {
-                known
-            }:
                 read_records(path, whole)  # names the line
-                raise StorageError(f"{path} has a line without a record: copy the whole run again")
+                raise
             yield records
 
 

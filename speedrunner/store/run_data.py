@@ -235,11 +235,12 @@ class RunData:
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
         wasted = columns.mark([key not in counting and None not in key for key in given])
-        for sleep in self.sleeps:
-            answered = {turn.request for turn in sleep.turns} - {""}
-            own = columns.mark([key == (sleep_key(sleep.sleep), str(sleep.attempt)) for key in given])
-            if answered:
-                wasted |= own & ~columns.find(answered)
+        answers = {
+            (sleep_key(sleep.sleep), str(sleep.attempt)): {turn.request for turn in sleep.turns} - {""}
+            for sleep in self.sleeps
+        }
+        asked = columns.mark([bool(answers.get(key)) for key in given])
+        wasted |= asked & ~columns.find(set[str]().union(*answers.values()))
         return replace(columns, wasted=columns.wasted | wasted)
 
     @cached_property

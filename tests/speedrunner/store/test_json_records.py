@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -30,8 +30,12 @@ class Note(msgspec.Struct):
     format: int = 1
 
 
+class StoredNote(Note):
+    format: Literal[1] = 1  # type: ignore[assignment]
+
+
 def read_blocks(path: Path, type_: type[Note]) -> list[Note]:
-    return [record for block in iterate_blocks(path, type_, type_) for record in block]
+    return [Note(record.text) for block in iterate_blocks(path, StoredNote, type_) for record in block]
 
 
 READ = pytest.mark.parametrize("read", [read_records, read_blocks])
