@@ -22,9 +22,9 @@ from speedrunner.results.cost_text import (
     checkpoint_notes,
     cost_lines,
     limit_lines,
+    list_costly,
     price_text,
 )
-from speedrunner.results.costly_requests import list_costly
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs

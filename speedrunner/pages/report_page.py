@@ -25,7 +25,6 @@ from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status, count_of
 from speedrunner.results.analysis_plan import compare_plans
 from speedrunner.results.break_even import break_even
-from speedrunner.results.claim_limits import note_left_out
 from speedrunner.results.claims import (
     CLAIMS,
     JudgedClaim,
@@ -33,6 +32,7 @@ from speedrunner.results.claims import (
     count_verdicts,
     judge_claims,
     list_claims,
+    note_left_out,
 )
 from speedrunner.results.conditions import OURS, REACT, Condition, group_runs
 from speedrunner.results.means import Spread

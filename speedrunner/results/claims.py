@@ -14,6 +14,10 @@ and undecided otherwise. It is Student's t for new seeds and new tasks of the en
 shares of successes, it also contains Wilson's, in which each task counts once. Equal values have no interval
 and decide nothing. A range with two ends ("ties", "about") has a 90% interval: it is in the range if both
 one-sided tests at 5% reject the values outside.
+
+Runs count if they have the settings of the claims' experiments: the values of `preset=paper`, which each of
+the experiments has, and the defaults of all other keys that change results, except those in the condition's
+name. Evaluations of stored policies have no schedule.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from itertools import chain, groupby
 from math import inf
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy
@@ -33,10 +37,12 @@ import pandas
 from msgspec import Struct
 from msgspec.structs import replace
 
+from speedrunner.config.compose import group_file
 from speedrunner.config.condition import Choice, ModelVariant, Treatment
-from speedrunner.plain.plain_records import read_table
-from speedrunner.results.claim_limits import keep_counting
-from speedrunner.results.conditions import Condition, find_runs, played_models
+from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConfig
+from speedrunner.plain.plain_records import as_written, read_table
+from speedrunner.plain.plain_yaml import read_yaml_file
+from speedrunner.results.conditions import Condition, find_runs, list_settings, played_models
 from speedrunner.results.inference import (
     CONFIDENCE,
     Samples,
@@ -49,6 +55,7 @@ from speedrunner.results.means import RULES
 from speedrunner.results.paper import ENVS, TREATMENTS
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
+from speedrunner.store.records import Process
 
 CLAIMS = "claims"
 """Name of the table of verdicts."""
@@ -63,6 +70,11 @@ Verdict = Literal["contradicted", "undecided", "supported"]
 
 Runs = Mapping["Side", Mapping[int, RunResult]]
 """The finished runs of each side, by seed."""
+
+SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every")
+MAX_CALLS = "model.actor.max_calls"
+ISOLATION = "sandbox.kind"
+"""Depends on what a machine allows; skills do the same under each."""
 
 POINTS = {"first": 0, "second": 1, "": -1}
 """Places of the checkpoints of a side."""
@@ -331,6 +343,53 @@ def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Sam
         if all(map(len, frames)):
             values[key] = frames
     return match_tasks(values)
+
+
+@cache
+def _experiment_values() -> dict[str, Any]:
+    nothing = ClassConfig("-")
+    usual = list_settings(Config(RunConfig("-"), nothing, nothing, ModelOptions("-")))
+    paper: dict[str, Any] = read_yaml_file(group_file("preset", "paper"))
+    return usual | paper
+
+
+def list_other_settings(config: Config, processes: Sequence[Process] = ()) -> list[str]:
+    """Return the settings in which a run differs from the claims' experiments, each with the experiments'
+    value: `run.rollouts=4, not 200`. `null` is the default of a key without a value."""
+    own = list_settings(config)
+    if MAX_CALLS not in own and processes:  # the model config can have a limit, too
+        own[MAX_CALLS] = processes[-1].model.role("actor").max_calls
+    experiment = _experiment_values()
+    evaluates = config.run.start_from is not None and config.run.rollouts == 0
+    return [
+        f"{key}={as_written(own.get(key))}, not {as_written(experiment.get(key))}"
+        for key in {**experiment, **own}
+        if key != ISOLATION and own.get(key) != experiment.get(key) and not (evaluates and key in SCHEDULE)
+    ]
+
+
+def keep_counting(conditions: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions that have runs that count for claims, with these."""
+
+    def counts(run: RunResult) -> bool:
+        return not list_other_settings(run.config, run.processes)
+
+    counting = [
+        Condition(each.identity, {seed: run for seed, run in each.runs.items() if counts(run)})
+        for each in conditions
+    ]
+    return [each for each in counting if each.runs]
+
+
+def note_left_out(conditions: Sequence[Condition]) -> list[str]:
+    """Return a line for each condition and each set of settings with which its runs do not count."""
+    lines = dict.fromkeys(
+        f"{each.identity} does not count for the paper's claims: {'; '.join(others)}"
+        for each in conditions
+        for run in each.runs.values()
+        if (others := list_other_settings(run.config, run.processes))
+    )
+    return [*lines]
 
 
 def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:

@@ -13,7 +13,7 @@ from speedrunner.config.condition import COLUMNS, Choice, ConditionId, ModelVari
 from speedrunner.config.schema import Config, ModelOptions, changes_results, to_mapping
 from speedrunner.plain.plain_records import flat
 from speedrunner.results.inference import Estimate, Values, estimate_mean, estimate_score
-from speedrunner.results.means import Spread, spread
+from speedrunner.results.means import Spread, spread_seeds
 from speedrunner.results.run_result import RunResult
 
 NAMED = (
@@ -85,12 +85,8 @@ class Condition:
         return sorted({point for run in self.runs.values() for point in run.points})
 
     def spread(self, column: str) -> dict[int, Spread]:
-        """Return mean and deviation of `RunResult.average` over the seeds, by checkpoint."""
-        values: dict[int, list[float]] = {}
-        for run in self.runs.values():
-            for point, value in run.average(column).items():
-                values.setdefault(point, []).append(value)
-        return {point: found for point in sorted(values) if (found := spread(values[point]))}
+        """Return mean and deviation of a column of `checkpoints` over the seeds, by checkpoint."""
+        return spread_seeds(run.checkpoints[column] for run in self.runs.values())
 
     def values(self, point: int, column: str) -> Values:
         """Return `RunResult.values` of the runs that have finished a checkpoint."""

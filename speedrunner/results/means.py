@@ -24,6 +24,7 @@ Definitions:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -130,7 +131,7 @@ def average_tests(episodes: pandas.DataFrame, planned: int) -> pandas.DataFrame:
 
 def list_usd_columns(frame: pandas.DataFrame) -> list[str]:
     """Return the columns with USD: `usd`, and those of other cache rules (`usd_RULE`)."""
-    return [name for name in frame if name.startswith("usd")]
+    return [name for name in map(str, frame) if name.startswith("usd")]
 
 
 def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
@@ -212,14 +213,13 @@ class Spread(msgspec.Struct, frozen=True):
         return None if self.sd is None else (self.mean - self.sd, self.mean + self.sd)
 
 
-def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return mean and deviation over the seeds that have a value; `None` if none has."""
+def spread_seeds(seeds: Iterable[pandas.Series[float]]) -> dict[int, Spread]:
+    """Return mean and deviation over the seeds that have a value, from each seed's values by checkpoint."""
     import pandas
 
-    known = pandas.Series([*values], dtype=float).dropna()
-    if not len(known):
-        return None
-    return Spread(float(known.mean()), float(known.std()) if len(known) > 1 else None, len(known))
+    by_point = pandas.concat([*seeds]).astype(float).dropna().groupby(level=0)
+    rows = by_point.agg(["mean", "std", "count"]).itertuples()
+    return {point: Spread(mean, None if isnan(sd) else sd, count) for point, mean, sd, count in rows}
 
 
 def average(parts: Sequence[Spread]) -> Spread:
@@ -228,8 +228,3 @@ def average(parts: Sequence[Spread]) -> Spread:
     deviations = [part.sd for part in parts if part.sd is not None]
     sd = sum(deviations) / len(deviations) if len(deviations) == len(parts) else None
     return Spread(sum(part.mean for part in parts) / len(parts), sd, min(part.seeds for part in parts))
-
-
-def mean_sd(found: Spread | None) -> tuple[float | None, float | None]:
-    """Return mean and deviation; `None` if unknown."""
-    return (found.mean, found.sd) if found else (None, None)

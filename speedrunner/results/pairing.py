@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
-from math import isnan
+from math import isnan, sqrt
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -255,7 +255,8 @@ def _test_as_paper(paired: Mapping[int, pandas.Series[float]]) -> float | None:
     values = pandas.concat([*paired.values()])
     if values.nunique() < 2:
         return None
-    return 2 * float(stdtr(len(values) - 1, -abs(values.mean() / values.sem())))
+    error = values.std() / sqrt(len(values))
+    return 2 * float(stdtr(len(values) - 1, -abs(values.mean() / error)))
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Condition]]:

@@ -34,7 +34,7 @@ from speedrunner.results.conditions import (
     find_runs,
     played_models,
 )
-from speedrunner.results.means import Spread, average, mean_sd, spread
+from speedrunner.results.means import Spread, average, spread_seeds
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 
@@ -133,7 +133,8 @@ def _measure(
     is_complete = all(len(runs) >= SEEDS and not any(run.unfinished for run in runs) for runs in asked)
     missing = "" if is_complete else shlex.join(words) + options
     difference = None if ours is None or number.value is None else ours.mean - number.value
-    return *mean_sd(ours), ours.seeds if ours else 0, difference, missing
+    measured = (None, None, 0) if ours is None else (ours.mean, ours.sd, ours.seeds)
+    return *measured, difference, missing
 
 
 def _quantity(name: str, runs: Collection[RunResult]) -> Spread | None:
@@ -145,5 +146,4 @@ def _quantity(name: str, runs: Collection[RunResult]) -> Spread | None:
         return None
     point = 0 if name == WITHOUT else max(common)
     factor = 100.0 if name == "combat_percent" else 1.0
-    values = [run.average(column).get(point) for run in started]
-    return spread(None if value is None else factor * value for value in values)
+    return spread_seeds(factor * run.checkpoints[column] for run in started).get(point)

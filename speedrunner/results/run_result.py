@@ -101,11 +101,6 @@ class RunResult:
             return self.values(point, column[5:]) + float(self.checkpoints[sleep][point])
         return self.tests(point)[column].dropna().astype(float)
 
-    def average(self, column: str) -> dict[int, float]:
-        """Return the known values of a column of `checkpoints`, by checkpoint."""
-        known = self.checkpoints[column].dropna()
-        return dict(zip(known.index.tolist(), known.tolist(), strict=True))
-
 
 def note_silent_sleeps(sleeps: pandas.DataFrame) -> list[str]:
     """Return a line about the sleeps of a run, a row each, that could send no request; none without them."""

@@ -14,7 +14,7 @@ import msgspec
 from envs import Outcome
 from serving.usage import Integer
 from speedrunner.library.library import Library
-from speedrunner.store.records import FORMAT, CallNode, Skill
+from speedrunner.store.records import EPISODE_ENDS, FORMAT, Skill
 from speedrunner.store.run_data import RunData
 
 if TYPE_CHECKING:
@@ -189,8 +189,6 @@ class _Skill(msgspec.Struct, gc=False, tag_field="kind", tag="skill"):
     actions: Integer = 0
     calls: list[_Primitive | _Tool | _Skill] = []
 
-    failed = CallNode.failed
-
 
 class _Usage(msgspec.Struct, gc=False):
     prompt: Integer
@@ -228,7 +226,7 @@ def _count_calls(played: _Played, there: dict[str, SkillVersion]) -> dict[str, i
             if version is None or isinstance(call, _Tool):
                 continue
             calls[call.name] = calls.get(call.name, 0) + 1
-            version.errors += call.failed
+            version.errors += call.error is not None and not call.error.startswith(EPISODE_ENDS)
             if call is turn.executed:
                 version.calls += 1
                 version.actions += call.actions

@@ -235,7 +235,7 @@ class RunData:
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
         wasted = columns.mark([key not in counting and None not in key for key in given])
-        answers = {
+        answers: dict[tuple[str | None, str | None], set[str]] = {
             (sleep_key(sleep.sleep), str(sleep.attempt)): {turn.request for turn in sleep.turns} - {""}
             for sleep in self.sleeps
         }

@@ -9,7 +9,6 @@ import pytest
 from speedrunner.config.condition import Choice
 from speedrunner.config.grid import grid_of
 from speedrunner.config.names import identify_condition
-from speedrunner.results.claim_limits import list_other_settings, note_left_out
 from speedrunner.results.claims import (
     Claim,
     JudgedClaim,
@@ -17,6 +16,8 @@ from speedrunner.results.claims import (
     count_verdicts,
     judge_claims,
     list_claims,
+    list_other_settings,
+    note_left_out,
 )
 from speedrunner.results.conditions import FAMILIES, group_runs
 from speedrunner.results.libraries import LibraryStatistics

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nan
 
 import pytest
 from msgspec import structs
+from pandas import Series
 
 from speedrunner.config.condition import Choice
 from speedrunner.results.conditions import (
@@ -17,7 +19,7 @@ from speedrunner.results.conditions import (
     group_runs,
     places,
 )
-from speedrunner.results.means import Spread, average, spread
+from speedrunner.results.means import Spread, average, spread_seeds
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
@@ -28,11 +30,10 @@ def names(*runs: object) -> list[tuple[str, str, list[int]]]:
 
 def test_deviation_is_the_sample_s() -> None:
     # The paper's 8.7 and 2.1 are depths of 7, 8 and 11.
-    found = spread([7, 8, 11])
-    assert found is not None
-    assert (found.mean, found.sd) == (pytest.approx(26 / 3), pytest.approx((26 / 6) ** 0.5))
-    assert spread([7, None]) == Spread(7, None, 1)
-    assert spread([None]) is spread([]) is None
+    found = spread_seeds(Series({0: own, 10: nan, 20: other}) for own, other in ((7, 7), (8, nan), (11, nan)))
+    assert found.keys() == {0, 20}
+    assert (found[0].mean, found[0].sd) == (pytest.approx(26 / 3), pytest.approx((26 / 6) ** 0.5))
+    assert found[20] == Spread(7, None, 1)
     assert average([Spread(1, 0.5, 2), Spread(3, 0.1, 4)]) == Spread(2, 0.3, 2)
     assert average([Spread(1, None, 1), Spread(3, 0.1, 4)]) == Spread(2, None, 1)
 

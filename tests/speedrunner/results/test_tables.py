@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
+from msgspec.structs import replace
 from pandas import Series
 from scipy.stats import ttest_1samp
 
+from speedrunner.config.condition import Choice, Start, Treatment
 from speedrunner.results.conditions import BABYAI, OURS, continue_in, group_runs
 from speedrunner.results.inference import estimate_mean
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.tables import make_tables
+from speedrunner.results.tables import make_tables, stability_table
 from speedrunner.results.writing import Table
 from tests.speedrunner.results.summaries import checkpoint, summary
 
@@ -76,3 +79,31 @@ def test_performance_says_over_how_many_seeds_and_episodes_it_is() -> None:
     assert (row["checkpoint"], row["seeds"], row["episodes"], row["unscored"]) == (200, 2, 4, 1)
     # The mean of the seeds' means, not of all episodes.
     assert (row["score"], row["score_std"]) == (0.75, pytest.approx(0.125**0.5))
+
+
+STARTED = Treatment(Choice("speedrunner"), start=Start(Choice("babyai"), seed=0))
+
+
+def test_the_sleep_has_the_variance_that_the_actor_does_not_explain() -> None:
+    random = numpy.random.default_rng(0)
+    runs = []
+    for seed in range(400):
+        one, two, sleep = random.normal(0, (0.03, 0.03, 0.04))
+        scores = checkpoint(0, [{"score": 0.5 + one}]), checkpoint(10, [{"score": 0.6 + sleep + two}])
+        runs.append(summary("babyai", STARTED, seed, *scores))
+    (row,) = stability_table(group_runs(runs)[0]).rows  # the output tokens are all equal
+    _, method, _, metric, point, seeds, actor, slept, share, low, high = row
+    assert (method, metric, point, seeds) == ("speedrunner-from_babyai-seed0", "score", 10, 400)
+    assert (actor, slept) == (pytest.approx(0.03, rel=0.1), pytest.approx(0.04, rel=0.1))
+    assert 0 < float(low or 0) < 16 / 25 < float(high or 0) < 1
+    assert share == pytest.approx(16 / 25, rel=0.1)
+
+
+def test_runs_of_policies_of_their_own_have_no_row() -> None:
+    start = replace(STARTED, start=Start(Choice("babyai")))
+    points = [
+        (checkpoint(0, [{"score": seed}]), checkpoint(10, [{"score": seed / 3}])) for seed in (0.1, 0.5)
+    ]
+    for treatment in (start, "speedrunner"):
+        runs = [summary("babyai", treatment, seed, *own) for seed, own in enumerate(points)]
+        assert stability_table(group_runs(runs)[0]).rows == []
