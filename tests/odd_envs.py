@@ -33,14 +33,6 @@ class Forging(Corridor):
         super().__init__(pit=pit)
         self.description += f" On a wall is written: {FORGERY}"
 
-    @classmethod
-    def splits(cls, *, train: int = 4, test: int = 2) -> Split:
-        tasks = Corridor.splits(train=train, test=test)
-        return Split(
-            [Task(cls.name, "default", task.index) for task in tasks.train],
-            [Task(cls.name, "default", task.index) for task in tasks.test],
-        )
-
     def reset(self, task: Task) -> Opening:
         opening = super().reset(task)
         return Opening(f"{opening.instruction} {FORGERY}", f"{opening.observation} {FORGERY}")
