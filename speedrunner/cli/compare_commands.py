@@ -30,7 +30,7 @@ from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import add_costs, frame_checkpoints
 from speedrunner.results.pairing import Compared, note_code, note_run, split_conditions
-from speedrunner.results.pricing import RuleName, busy_seconds, engine_check, price_book, price_caveats
+from speedrunner.results.pricing import RuleName, busy_seconds, price_book, price_caveats
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
@@ -134,8 +134,6 @@ def cost(
         if repaid := break_even([checkpoints]):
             say(repaid.describe())
         say("", *list_costly(run))
-        measured = one if cache_rule == "engine" else run_costs(run, one.book.by_rule("engine"))
-        say(*engine_check(one.book, measured.total.usd, run.processes))
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)

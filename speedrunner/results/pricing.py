@@ -3,7 +3,7 @@ cost the price of cached ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -213,21 +213,3 @@ def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
         found |= {f"{here}, not {there}": None for here, there in played.items() if here != there}
     text = f"USD are estimates by prices measured elsewhere ({book.name}): played with {'; '.join(found)}"
     return notes + [text] * bool(found)
-
-
-def engine_check(book: PriceBook, usd: float | None, processes: Sequence[Process]) -> list[str]:
-    """Return a line that compares the GPU seconds of a run by its prices with the actual ones; none unless
-    these prices were measured on its engine and its GPUs: runs do not measure the CPU seconds of an engine.
-
-    Args:
-        usd: of the run, by the cache rule `engine`.
-    """
-    if not (own := book.measured) or not (load := book.load) or usd is None or not processes:
-        return []
-    if own.unit == "CPU":
-        return []
-    if any("measured elsewhere" in note for note in price_caveats(book, processes)):
-        return []
-    predicted = f"{usd / own.usd_per_hour * 3600:.1f} {own.unit} seconds by the prices"
-    actual = f"{load.busy_s * max(processes[-1].model.all_gpus, 1):.1f} with a request in flight"
-    return [f"Check of the prices: {predicted}, {actual} (mean in flight: {load.in_flight:.1f})."]

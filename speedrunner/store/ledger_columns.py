@@ -102,7 +102,7 @@ class LedgerColumns:
 
 
 class _StoredUsage(msgspec.Struct, gc=False):
-    """`Usage` without its check, which took place when the row was written."""
+    """`Usage` without its check, which `read_columns` makes for all rows at once."""
 
     prompt: TokenCount
     cached: TokenCount
@@ -127,6 +127,8 @@ def read_columns(path: Path) -> LedgerColumns:
     joined = {name: np.concatenate([block[name] for block in blocks], axis=-1) for name in blocks[0]}
     decode = msgspec.json.Decoder(dict[str, str]).decode
     joined |= {name: Tokens(*joined[name]) for name in ("usage", "at_most")}
+    if (joined["usage"].cached > joined["usage"].prompt).any():
+        json_records.read_records(path, LedgerRow)  # names the line
     return LedgerColumns(kinds=[(decode(labels), model) for labels, model in kinds], **joined)
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from serving.usage import Usage
 from speedrunner.results.ledger import Classes, run_costs
-from speedrunner.results.pricing import engine_of, hardware_of, price_book
+from speedrunner.results.pricing import price_book
 from tests.scripted_runs import ScriptedRun, complaint, in_process
-from tests.speedrunner.results.ledgers import measured_list
 
 
 def printed(*runs: Path) -> str:
@@ -41,19 +40,6 @@ def test_an_unfinished_evaluation_is_no_checkpoint_of_break_even(learnt: Scripte
         (run / "config.yaml").read_text().replace("test_episodes: 2", "test_episodes: 3")
     )
     assert "Break-even: " not in printed(run)
-
-
-def test_the_check_of_measured_prices_follows_no_cache_rule(learnt: ScriptedRun, tmp_path: Path) -> None:
-    here = learnt.data.processes[-1]
-    played = {"engine": engine_of(here.versions), "hardware": hardware_of(here.machine, here.model.gpus)}
-    prices = measured_list(tmp_path, unit="GPU", model=here.model.name, **played)
-    texts = [
-        in_process("cost", str(learnt.dir), f"--prices={prices}", f"--cache-rule={rule}").stdout
-        for rule in ("engine", "cold")
-    ]
-    checks = [re.findall("Check of the prices: (.*) GPU seconds", text) for text in texts]
-    assert len(checks[0]) == 1
-    assert checks[0] == checks[1]
 
 
 @pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])

@@ -23,7 +23,6 @@ from speedrunner.results.pricing import (
     CacheRule,
     Load,
     PriceBook,
-    engine_check,
     price_book,
     price_caveats,
     price_list,
@@ -121,20 +120,6 @@ def test_the_level_nearest_to_the_run_s_mean_in_flight_prices_it(
     assert (book.prices.output, book.load and book.load.longest) == (1.0, 3029)
     (caveat,) = price_caveats(book, data.processes)
     assert caveat.endswith("range of measured-here: prompts of up to 3029 tokens (measured up to 2048)")
-
-
-def test_engine_seconds_by_a_list_of_this_engine_are_compared_with_the_actual_ones(
-    tiny_model_config: ModelConfig, tmp_path: Path
-) -> None:
-    data = write_run(tmp_path, tiny_model_config)
-    book = price_book(data, str(measured_list(tmp_path, unit="GPU")))
-    (line,) = engine_check(book, 0.001, data.processes)
-    assert "3.6 GPU seconds by the prices, 1.0 with a request in flight (mean in flight: 1.0)" in line
-    for changes in ({"unit": "GPU", "model": "tiny-hybrid"}, {"unit": "CPU"}):
-        (folder := tmp_path / changes["unit"]).mkdir()
-        other = price_book(data, str(measured_list(folder, **changes)))
-        assert engine_check(other, 0.001, data.processes) == []
-    assert engine_check(price_book(data, "zero"), 0.001, data.processes) == []
 
 
 def test_a_request_that_was_never_sent_costs_nothing() -> None:
