@@ -138,12 +138,23 @@ class Actor:
         env: only its rules are read; episodes run in workers.
         model: the model that plays all roles.
         config: sets the budgets of an episode (next to the environment's limits) and of the sandbox.
+
+    Attributes:
+        limits: the limits of one episode.
     """
 
     def __init__(self, env: TextEnv, model: Model, config: Config) -> None:
         self.env = env
         self.config = config
         self.model = model
+        self.limits = EpisodeLimits(
+            llm_calls=model.model_config.role("actor").calls(env.limits.llm_calls),
+            actions=env.limits.actions,
+            wall_s=config.run.wall_clock_s,
+            answers_count=config.run.wall_clock == "all",
+            context=model.model_config.context,
+            repeats=config.run.stop_after_repeats,
+        )
 
     def converse(
         self, role: str, messages: list[Message], tools: Sequence[ToolSpec], labels: Labels, key: str
@@ -156,19 +167,6 @@ class Actor:
         conversation = self.model.converse(role, plain_messages(messages), list(tools), labels.plain())
         conversation.seed_key = f"{self.config.run.seed}/{key}"
         return conversation
-
-    @property
-    def limits(self) -> EpisodeLimits:
-        """Return the limits of one episode."""
-        run = self.config.run
-        return EpisodeLimits(
-            llm_calls=self.model.model_config.role("actor").calls(self.env.limits.llm_calls),
-            actions=self.env.limits.actions,
-            wall_s=run.wall_clock_s,
-            answers_count=run.wall_clock == "all",
-            context=self.model.model_config.context,
-            repeats=run.stop_after_repeats,
-        )
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
         """Return the token ids that every episode of `spec` starts with; empty on the chat API."""

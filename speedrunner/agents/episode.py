@@ -309,12 +309,10 @@ async def play_episode(
         context = EpisodeContext(spec, opening, actor, worker, trajectory, labels, watch)
         trajectory.termination = await play(spec, context)
     except WorkerError as error:
-        trajectory.termination = Termination.ENVIRONMENT_ERROR
         trajectory.error = f"environment {episode.task.env}: {error}"
         if isinstance(error, WorkerFault):
             trajectory.error += f"\n\n{error.traceback}"
     except SandboxError as error:
-        trajectory.termination = Termination.ENVIRONMENT_ERROR
         trajectory.error = f"sandbox: {error}\n\n{''.join(traceback.format_exception(error))}"
     except (RequestFailed, RequestRefused) as error:
         is_refused = isinstance(error, ContentRefused)

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
-from functools import partial
 from math import inf
 from typing import ClassVar
 
@@ -229,17 +228,15 @@ class SleepTools:
             self.episodes.append(played)
             self._journal.skip_repetition()
         else:
-            played = await self._play_twice(partial(self._play_episode, number, task, spec))
+            for _ in range(2):
+                played = await self._play_episode(number, task, spec)
+                self.episodes.append(played)
+                if not played.termination.is_fault:
+                    break
+            else:
+                raise EpisodeBroke(played)
             self._journal.add_episode(number, played)
         return msgspec.structs.replace(played, outcome=visible_outcome(played.outcome, self._method.sees))
-
-    async def _play_twice(self, play: Callable[[], Awaitable[Trajectory]]) -> Trajectory:
-        for _ in range(2):
-            played = await play()
-            self.episodes.append(played)
-            if not played.termination.is_fault:
-                return played
-        raise EpisodeBroke(played)
 
 
 class Method(abc.ABC):

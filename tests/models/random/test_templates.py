@@ -96,15 +96,6 @@ def test_the_template_renders_a_whole_tool_conversation(tokenizer: Any, template
     assert text == template.rendered
 
 
-def test_a_longer_conversation_begins_with_the_shorter_one(tokenizer: Any, template: Template) -> None:
-    messages = template.conversation
-    for turns in range(2, len(messages)):
-        if messages[turns]["role"] == messages[turns - 1]["role"] == "tool":
-            continue  # neighbouring tool results share a turn, which the first one alone closes
-        text = tokenizer.apply_chat_template(messages[:turns], tools=[LOOK, GO], tokenize=False)
-        assert template.rendered.startswith(text)
-
-
 def test_the_generation_prompt_opens_the_reply(tokenizer: Any, template: Template) -> None:
     for thinking, opening in (
         ({}, template.opening),
