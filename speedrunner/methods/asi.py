@@ -37,8 +37,6 @@ from speedrunner.methods import (
 )
 from speedrunner.plain.console import shorten
 
-Style = Literal["original", "free"]
-
 MOST_LINES, LEAST_CALLS, MOST_CALLS = 10, 2, 5
 """Bounds of a function in the style of the original: lines of code after its docstring, without comments;
 calls of any function as they are written, also in a loop; of these, calls of primitives and skills."""
@@ -133,7 +131,7 @@ class ASI(Method):
         sees: what the inducer sees of an outcome.
     """
 
-    style: Style = "original"
+    style: Literal["original", "free"] = "original"
     sees: Sees = "score"
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
