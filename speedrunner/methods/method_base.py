@@ -228,12 +228,12 @@ class SleepTools:
             self.episodes.append(played)
             self._journal.skip_repetition()
         else:
-            for _ in range(2):
+            played = await self._play_episode(number, task, spec)
+            self.episodes.append(played)
+            if played.termination.is_fault:
                 played = await self._play_episode(number, task, spec)
                 self.episodes.append(played)
-                if not played.termination.is_fault:
-                    break
-            else:
+            if played.termination.is_fault:
                 raise EpisodeBroke(played)
             self._journal.add_episode(number, played)
         return msgspec.structs.replace(played, outcome=visible_outcome(played.outcome, self._method.sees))
