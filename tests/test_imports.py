@@ -190,13 +190,6 @@ def test_of_the_runner_only_the_curves_import_the_analysis() -> None:
     assert found == {"metrics.py"}
 
 
-def test_each_room_has_a_floor() -> None:
-    files = (ROOT / "speedrunner").rglob("*.py")
-    modules = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files)
-    rooms = {room_of(module) for module in modules} - {"__init__"}
-    assert rooms | {room_of(name) for name in PACKAGES[:-1]} == FLOOR_OF.keys()
-
-
 @pytest.mark.parametrize(
     "file",
     [
@@ -229,12 +222,6 @@ def test_a_bundled_method_imports_from_other_modules_only_what_the_public_place_
         if alias.name in public
     ]
     assert found == []
-
-
-def test_the_recipe_of_the_bundled_model_plays_runs_by_their_entry_points() -> None:
-    found = {each for file in (ROOT / "models/tiny").rglob("*.py") for each in imports(file)}
-    playing = {each for each in found if each.startswith(("speedrunner.runs", "speedrunner.store"))}
-    assert playing == {"speedrunner.runs.local_model", "speedrunner.runs.setup"}
 
 
 def test_the_scaffold_s_tests_import_only_from_the_public_places() -> None:
