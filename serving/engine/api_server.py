@@ -27,15 +27,6 @@ def serve() -> None:
     main()
 
 
-def be_deaf() -> None:
-    """Block the signals that Slurm sends, here and in all processes started from now on.
-
-    Python's resource tracker unblocks SIGTERM when a process first needs it, so it is started first.
-    """
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_JOB)
-
-
 def fork_cpu_engine() -> None:
     """Let a server on the CPU fork engine and workers, as vLLM does on GPUs, if it computes on one thread.
 
@@ -61,6 +52,9 @@ def fork_cpu_engine() -> None:
 
 if __name__ == "__main__":
     gc.disable()  # loading modules leaves no garbage; without searches for it, a start takes a fifth less
-    be_deaf()
+    # Block the signals of a job here, and in all processes started from now on. Python's resource tracker
+    # unblocks SIGTERM when a process first needs it, so it is started first.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_JOB)
     fork_cpu_engine()
     serve()

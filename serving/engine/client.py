@@ -296,9 +296,18 @@ class Engine:
         request.tries += 1
         request.started = time.monotonic()
         row = functools.partial(self._record, request, request.tries - 1, request.started)
+        most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
+        self.in_flight += 1
         try:
-            with self.meter.reservation(request.prompt_bound, request.max_tokens):
-                answer, usage = await self._exchange(request)
+            with self.meter.reservation(most.prompt, most.completion):
+                answer, usage = await try_once(request.send, request.form)
+            if request.form is TokenCompletion and usage.prompt != most.prompt:
+                counts = f"{usage.prompt} prompt tokens, but the request has {most.prompt}"
+                raise TryFailed(f"the answer to another request: it counts {counts}")
+            if request.form is TokenCompletion and usage.completion > most.completion:
+                raise TryFailed(
+                    f"the answer has {usage.completion} tokens, but at most {most.completion} may"
+                )
         except TryFailed as failure:
             row(failure.status, failure.usage, failure)
             raise
@@ -308,6 +317,8 @@ class Engine:
         except asyncio.CancelledError as end:
             row("aborted", None, end)
             raise
+        finally:
+            self.in_flight -= 1
         return EngineResponse(answer, usage, time.monotonic() - request.started, request.id, row)
 
     async def _wait_after(self, request: _Request[Any], failure: TryFailed) -> None:
@@ -348,20 +359,6 @@ class Engine:
         # Time without an engine does not count against the answer's limit.
         with pause_limit(request.started) if is_outage else nullcontext():
             await asyncio.sleep(wait_s)
-
-    async def _exchange(self, request: _Request[T]) -> tuple[T, Usage]:
-        """Send the request once and read its answer. Raises as `try_once`."""
-        self.in_flight += 1
-        try:
-            answer, usage = await try_once(request.send, request.form)
-        finally:
-            self.in_flight -= 1
-        if request.form is TokenCompletion and usage.prompt != request.prompt_bound:
-            counts = f"{usage.prompt} prompt tokens, but the request has {request.prompt_bound}"
-            raise TryFailed(f"the answer to another request: it counts {counts}")
-        if request.form is TokenCompletion and usage.completion > request.max_tokens:
-            raise TryFailed(f"the answer has {usage.completion} tokens, but at most {request.max_tokens} may")
-        return answer, usage
 
     def _record(
         self,

@@ -80,10 +80,6 @@ class Endpoint:
         """
         return HttpClient(self.root, self.socket, self.api_key, timeout_s)
 
-    async def healthy(self, timeout_s: float = 5.0) -> bool:
-        """Return whether a server answers here and reports that it is healthy."""
-        return await self.health(timeout_s) == 200
-
     async def health(self, timeout_s: float) -> int | None:
         """Return the status with which a server reports its health; 0 if nothing listens here, and `None` if
         none answers in time."""

@@ -186,6 +186,9 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.is_reusable = False
         self.used = 0.0
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: asyncio.Future[HttpResponse] | None = None
+        self._ends_with_connection = False
 
     def close(self) -> None:
         """Close it at once."""
@@ -195,15 +198,15 @@ class _Connection(asyncio.Protocol):
         """Send a request and return its future response. After an error the connection must be closed."""
         self.is_reusable = False
         self._most_bytes = most_bytes
-        self._parser = httptools.HttpResponseParser(self)
-        self._answer: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
-        self._ends_with_connection = False
+        self._answer = answer = asyncio.get_running_loop().create_future()
+        if self._transport.is_closing():
+            self._fail("the connection ended before the request was sent")
         self._transport.write(request)
-        return self._answer
+        return answer
 
     def _fail(self, message: str, failure: Failure = "lost") -> None:
         self.is_reusable = False
-        if not self._answer.done():
+        if self._answer is not None and not self._answer.done():
             self._answer.set_exception(HttpError(message, failure))
 
     def _check_size(self, size: int) -> None:
@@ -251,7 +254,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status < 200 or self._answer.done():  # statuses below are no answers
+        if status < 200 or self._answer is None or self._answer.done():  # statuses below are no answers
             return
         self._ends_with_connection = False
         self.is_reusable, self.used = self._parser.should_keep_alive(), time.monotonic()

@@ -87,9 +87,7 @@ class TokenChoice(msgspec.Struct):
 
 
 class _Timing(msgspec.Struct):
-    queue_time_ms: Number | None = None
     time_to_first_token_ms: Number | None = None
-    generation_time_ms: Number | None = None
 
 
 class TokenCompletion(Answer):

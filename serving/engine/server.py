@@ -33,6 +33,9 @@ from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
 from serving.weights import adapter_arguments, find_folder, model_path
 
+HEALTH_S = 5.0
+"""Longest wait for an answer of a server that starts."""
+
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 WORKER = "serving.engine.worker.Worker"
 """Import path of the worker class that keeps outsiders away from the server; see `serving.engine.worker`."""
@@ -235,7 +238,7 @@ class VllmServer:
         began = shown_at = time.monotonic()
         newest, read = "importing", self._log_start
         while True:
-            is_healthy = await self.endpoint.healthy()
+            is_healthy = await self.endpoint.health(HEALTH_S) == 200
             now = time.monotonic()
             lines, read = read_new_lines(self.log, read)
             newest = [newest, *lines][-1][:_LONGEST]

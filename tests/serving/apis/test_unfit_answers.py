@@ -109,7 +109,7 @@ COMPLETIONS = COUNTS | {
     "but token_ids has 0": put("choices.0.token_ids", []),
     "text": put("choices.0.text", 7),
     "finish_reason": put("choices.0.finish_reason", ["stop"]),
-    "queue_time_ms": put("metrics", {"queue_time_ms": -1e300}),
+    "time_to_first_token_ms": put("metrics", {"time_to_first_token_ms": -1e300}),
     "token_logprobs": put("choices.0.logprobs", {"token_logprobs": "x"}),
 }
 
