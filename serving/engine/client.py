@@ -63,13 +63,6 @@ class Prompt:
 RequireAlive = Callable[[], Awaitable[None]]
 """Called when the connection to a server of ours was lost; raises `ServerDied` if the server has died."""
 
-ENVELOPE_BYTES = 2**20
-"""Bytes of a response beyond those of its tokens."""
-
-PROMPT_TOKEN_BYTES, ANSWER_TOKEN_BYTES = 16, 256
-"""Most bytes of a response for a token of its prompt, which some APIs send back, and for one of its answer:
-several times as many as JSON needs."""
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 T = TypeVar("T", bound=Answer)
@@ -216,7 +209,7 @@ class Engine:
         # Only the prompt's new ids are encoded; the prompt is the last field.
         content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
-        send = self._post("completions", content, len(prompt), max_tokens, headers)
+        send = self._post("completions", content, headers)
         request = _Request(send, TokenCompletion, len(prompt), max_tokens, labels, cacheable)
         response = await self._send(request)
         self.note_response(response)
@@ -251,7 +244,7 @@ class Engine:
             ContextOverflow, RequestRefused, RequestFailed, SpendingCapReached: see `errors`.
         """
         content = msgspec.json.encode({**body, "model": self.model})
-        send = self._post(path, content, prompt_bound, max_tokens)
+        send = self._post(path, content)
         try:
             response = await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
         except RequestRefused as refusal:
@@ -266,16 +259,9 @@ class Engine:
         self._takes_messages = True
         return response
 
-    def _post(
-        self, path: str, content: bytes, prompt: int, answer: int, headers: dict[str, str] | None = None
-    ) -> Send:
-        """Return a function that sends the content; each try sends the same.
-
-        Args:
-            prompt, answer: most tokens of both, which limit the response.
-        """
-        most_bytes = ENVELOPE_BYTES + PROMPT_TOKEN_BYTES * prompt + ANSWER_TOKEN_BYTES * answer
-        return functools.partial(self._client.send, f"{self._api}/{path}", content, headers, most_bytes)
+    def _post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> Send:
+        """Return a function that sends the content; each try sends the same."""
+        return functools.partial(self._client.send, f"{self._api}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
         """Try, and wait after each failure, until there is an answer or no hope for one."""

@@ -80,7 +80,7 @@ class Endpoint:
         """
         return HttpClient(self.root, self.socket, self.api_key, timeout_s)
 
-    async def health(self, timeout_s: float) -> int | None:
+    async def health(self, timeout_s: float = 5.0) -> int | None:
         """Return the status with which a server reports its health; 0 if nothing listens here, and `None` if
         none answers in time."""
         try:

@@ -19,9 +19,6 @@ CONNECT_S = 10.0
 KEEPALIVE_S = 4.0
 """How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
 
-MOST_BYTES = 2**24
-"""Largest content of a response, unless a request names another limit."""
-
 SECRET_CHARACTERS = 8
 """A shorter API key (`EMPTY`) is a word that any response may have."""
 
@@ -34,9 +31,8 @@ class HttpError(Exception):
 
     Attributes:
         failure: `lost` before the whole response arrived; `refused`: nothing listens there; `not connected`
-            in time, so nothing was sent; `timed out`; `unusable`: a response arrived that is too large or
-            compressed; `not sendable`: the address or a header cannot be written as HTTP. The message then
-            quotes neither.
+            in time, so nothing was sent; `timed out`; `unusable`: a response arrived that is compressed; `not
+            sendable`: the address or a header cannot be written as HTTP. The message then quotes neither.
     """
 
     def __init__(self, message: str, failure: Failure = "lost") -> None:
@@ -94,17 +90,12 @@ class HttpClient:
         self._idle: list[_Connection] = []  # the last used one is last
 
     async def send(
-        self,
-        path: str,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        most_bytes: int = MOST_BYTES,
+        self, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> HttpResponse:
         """Send a request and wait for the whole response, whatever its status.
 
         Args:
             content: JSON to post; without it, the request is a GET.
-            most_bytes: largest content of the response.
 
         Raises `HttpError`.
         """
@@ -120,7 +111,7 @@ class HttpClient:
             async with asyncio.timeout(self._timeout_s):
                 connection = self._take_idle() or await self._connect()
                 try:
-                    response = await connection.exchange(request, most_bytes)
+                    response = await connection.exchange(request)
                 except BaseException:
                     connection.close()
                     raise
@@ -194,10 +185,9 @@ class _Connection(asyncio.Protocol):
         """Close it at once."""
         self._transport.abort()
 
-    def exchange(self, request: bytes, most_bytes: int) -> asyncio.Future[HttpResponse]:
+    def exchange(self, request: bytes) -> asyncio.Future[HttpResponse]:
         """Send a request and return its future response. After an error the connection must be closed."""
         self.is_reusable = False
-        self._most_bytes = most_bytes
         self._answer = answer = asyncio.get_running_loop().create_future()
         if self._transport.is_closing():
             self._fail("the connection ended before the request was sent")
@@ -208,11 +198,6 @@ class _Connection(asyncio.Protocol):
         self.is_reusable = False
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(HttpError(message, failure))
-
-    def _check_size(self, size: int) -> None:
-        if size > self._most_bytes:
-            words = f"the answer has more than {self._most_bytes:,} bytes, too many for its request"
-            self._fail(words, "unusable")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -231,7 +216,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self.is_reusable = False
         self._reason, self._headers = b"", dict[str, str]()
-        self._pieces, self._size = list[bytes](), 0
+        self._pieces = list[bytes]()
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
@@ -243,14 +228,11 @@ class _Connection(asyncio.Protocol):
         coding = self._headers.get("content-encoding", "identity").lower()
         if coding != "identity":
             self._fail(f"the answer is compressed ({coding[:20]}), although none may be", "unusable")
-        self._check_size(int(self._headers.get("content-length", 0)))
         has_end = "content-length" in self._headers or "transfer-encoding" in self._headers
         self._ends_with_connection = not has_end and self._parser.get_status_code() >= 200
 
     def on_body(self, piece: bytes) -> None:
         self._pieces.append(piece)
-        self._size += len(piece)
-        self._check_size(self._size)
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()

@@ -157,11 +157,9 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
         answer = msgspec.json.decode(_without_prompt(response.content), type=form)
         usage = answer.count_usage()
     except (ValueError, RecursionError) as error:
-        if _is_error(response):
-            raise _error_in_answer(response) from error
-        raise TryFailed(f"unusable answer: {error}") from error
-    if answer.error:  # a response that failed half-way
-        raise _error_in_answer(response)
+        raise _error_in_answer(response) or TryFailed(f"unusable answer: {error}") from error
+    if answer.error and (failure := _error_in_answer(response)):  # it failed half-way
+        raise failure
     if answer.aborted:
         reason = "the engine was shut down in the middle of the answer"
         raise TryFailed(reason, status="aborted", lost=True, usage=usage)
@@ -198,15 +196,6 @@ def _error_of_http(error: HttpError) -> Exception:
     return TryFailed(f"connection lost: {error}", lost=True)
 
 
-def _is_error(response: HttpResponse) -> bool:
-    """Return whether a response has an error instead of an answer, as gateways write it."""
-    try:
-        body = response.json()
-    except ValueError:
-        return False
-    return isinstance(body, dict) and bool(body.get("error"))
-
-
 FILTER_CODES = ("content_filter", "content_policy_violation", "invalid_prompt")
 """Codes of errors with which providers refuse a prompt's content."""
 
@@ -217,8 +206,15 @@ _OVERFLOW = re.compile(
 )
 
 
-def _error_in_answer(response: HttpResponse) -> Exception:
-    """Return the exception for an error in an answer with status 200."""
+def _error_in_answer(response: HttpResponse) -> Exception | None:
+    """Return the exception for an error that a response of status 200 has, as gateways write it; `None` if it
+    has none."""
+    try:
+        body = response.json()
+    except ValueError:
+        return None
+    if not isinstance(body, dict) or not body.get("error"):
+        return None
     text, code = _read_error(response)
     return ContextOverflow(text) if _overflows(text, code) else TryFailed(f"the engine failed: {text}")
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from serving.engine import guard, step_log
+from serving.engine import guard
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, device_settings
@@ -32,9 +32,6 @@ from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
 from serving.weights import adapter_arguments, find_folder, model_path
-
-HEALTH_S = 5.0
-"""Longest wait for an answer of a server that starts."""
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 WORKER = "serving.engine.worker.Worker"
@@ -94,7 +91,7 @@ class VllmServer:
         self._gpus = gpus
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
-        self.step_log = self.folder / step_log.FILE if logs_steps else None
+        self.step_log = self.folder / "steps" if logs_steps else None
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self.endpoint = Endpoint.on_socket(self.folder / "http")
@@ -238,7 +235,7 @@ class VllmServer:
         began = shown_at = time.monotonic()
         newest, read = "importing", self._log_start
         while True:
-            is_healthy = await self.endpoint.health(HEALTH_S) == 200
+            is_healthy = await self.endpoint.health() == 200
             now = time.monotonic()
             lines, read = read_new_lines(self.log, read)
             newest = [newest, *lines][-1][:_LONGEST]

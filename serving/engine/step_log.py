@@ -14,9 +14,6 @@ from typing import BinaryIO
 
 import msgspec
 
-FILE = "steps"
-"""The log's name in the server's folder."""
-
 
 class LoggedStep(msgspec.Struct, frozen=True):
     """One step of an engine.

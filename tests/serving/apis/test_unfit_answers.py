@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -70,20 +69,16 @@ def count(**counts: Any) -> Edit:
 
 COUNTS: dict[str, Edit] = {
     "prompt_tokens": count(prompt_tokens=None),
-    "prompt_tokens ": count(prompt_tokens=-5),
     "prompt_tokens  ": count(prompt_tokens=2**60),
     "completion_tokens": count(completion_tokens=None),
     "completion_tokens ": count(completion_tokens="8"),
     "completion_tokens  ": count(completion_tokens=2**70),
-    "completion_tokens   ": count(completion_tokens=3.5),
     "completion_tokens    ": drop("usage.completion_tokens"),
     "cached_tokens": count(prompt_tokens_details__cached_tokens=-1),
     "cannot be cached": count(prompt_tokens_details__cached_tokens=100_000),
     "reasoning tokens cannot be part of": count(completion_tokens_details__reasoning_tokens=100_000),
     "usage": put("usage", []),
-    "usage ": drop("usage"),
     "choices": put("choices", []),
-    "choices ": put("choices", {}),
     "choices  ": put("choices", [None]),
     "recursion": lambda content: DEEP,
     "malformed": lambda content: b'{"usage": NaN}',
@@ -104,7 +99,6 @@ COMPLETIONS = COUNTS | {
     "token_ids": put("choices.0.token_ids", "1, 2"),
     "token_ids[0]": put("choices.0.token_ids", [-1]),
     "token_ids[0]  ": put("choices.0.token_ids", [2**31]),
-    "token_ids[0] ": put("choices.0.token_ids", [1.5]),
     "but token_ids has 1": put("choices.0.token_ids", [7]),
     "but token_ids has 0": put("choices.0.token_ids", []),
     "text": put("choices.0.text", 7),
@@ -115,8 +109,6 @@ COMPLETIONS = COUNTS | {
 
 CHAT = COUNTS | {
     "tool_calls": put("choices.0.message.tool_calls", "wait"),
-    "tool_calls ": put("choices.0.message.tool_calls", {"name": "wait"}),
-    "tool_calls  ": put("choices.0.message.tool_calls", 3),
     "tool_calls[0]": put("choices.0.message.tool_calls", [None]),
     "function": put("choices.0.message.tool_calls.0.function", "wait"),
     "function.name": put("choices.0.message.tool_calls.0.function.name", ["wait"]),
@@ -226,13 +218,3 @@ async def test_a_filtered_answer_is_a_refusal(
         with pytest.raises(RequestRefused, match="content filter"):
             await talk.ask()
         assert [row.wasted for row in rows] == [True]
-
-
-async def test_a_large_answer_is_not_read(
-    tiny_tokenizer: ChatTokenizer, tiny_model_config: ModelConfig
-) -> None:
-    answer = edited(put("choices.0.message.content", "x" * 2**22))
-    async with conversation(answer, "chat", tiny_tokenizer, tiny_model_config) as (talk, rows, _):
-        with pytest.raises(RequestFailed, match=r"more than 1,\d{3},\d{3} bytes"):
-            await talk.ask()
-        assert all(len(json.dumps(row.error)) < 1000 for row in rows)

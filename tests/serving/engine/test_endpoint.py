@@ -70,7 +70,7 @@ async def test_attaching_to_anything_else_says_what_is_wrong(tmp_path: Path, gol
         return str(caught.value)
 
     nothing = Endpoint.parse(f"unix:{tmp_path}/none.sock")
-    assert await nothing.health(5.0) == 0
+    assert await nothing.health() == 0
     problems = {"nothing": await problem(nothing)}
     for status, body in ((401, ""), (500, ""), (200, "<html>"), (200, "[]"), (200, TWO_MODELS)):
         reply = response(body.encode(), f"{status} X")
@@ -80,7 +80,7 @@ async def test_attaching_to_anything_else_says_what_is_wrong(tmp_path: Path, gol
 
         async with echoing_server(tmp_path, answer):
             endpoint = Endpoint.on_socket(tmp_path / "s")
-            assert await endpoint.health(5.0) == status
+            assert await endpoint.health() == status
             problems[f"status {status} {body}"] = await problem(endpoint)
     golden("unfit_servers.txt", table(problems, HERE=tmp_path))
 
@@ -100,6 +100,6 @@ async def test_a_prefix_before_v1_is_kept_for_all_paths(tmp_path: Path) -> None:
 
     async with echoing_server(tmp_path, answer):
         endpoint = replace(Endpoint.parse("http://h/llm/v1"), socket=tmp_path / "s")
-        assert await endpoint.health(5.0) == 200
+        assert await endpoint.health() == 200
         assert await attach(endpoint, "m") is None
     assert seen == [b"/llm/health", b"/llm/v1/models"]

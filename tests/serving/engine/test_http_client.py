@@ -153,24 +153,6 @@ async def test_a_compressed_answer_is_not_read(tmp_path: Path, header: str) -> N
             await client.send("/")
 
 
-HEAD = b"HTTP/1.1 200 OK\r\n"
-LARGE = {
-    "a length": response(b"x" * 101),
-    "chunks": HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"10\r\n0123456789abcdef\r\n" * 7,
-    "no end": HEAD + b"\r\n" + b"x" * 10_000_000,
-}
-
-
-@pytest.mark.parametrize("case", LARGE)
-async def test_no_more_than_the_limit_is_read(tmp_path: Path, case: str) -> None:
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(LARGE[case])
-
-    async with echoing_server(tmp_path, answer), client_of(tmp_path) as client:
-        with pytest.raises(HttpError, match="more than 100 bytes"):
-            await client.send("/", most_bytes=100)
-
-
 async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> None:
     async with echoing_server(tmp_path, echo) as used, client_of(tmp_path, api_key="sesa\nme") as client:
         with pytest.raises(HttpError) as caught:
