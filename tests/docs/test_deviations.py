@@ -192,7 +192,8 @@ def test_section_4() -> None:
     assert {(run.max_actions, run.stop_after_repeats) for run in settings} == {(None, 0)}
     assert in_paper().run.in_flight == 16
     assert "at_most" in LedgerRow.__struct_fields__
-    assert means.spread([0.0, 2.0]).sd == pytest.approx(2**0.5)
+    seeds = [pandas.Series({50: score}) for score in (0.0, 2.0)]
+    assert means.spread_seeds(seeds)[50].sd == pytest.approx(2**0.5)
     assert {(*step.tasks.values(),) for step in evaluations()} == {(*BABYAI.splits().test,)}
     assert [(step.checkpoint, step.policy) for step in evaluations()] == EVALUATIONS
     often = [step.policy for step in evaluations("run.eval_every=25")]
