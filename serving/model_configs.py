@@ -205,13 +205,8 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
     if model_config.load_format == "dummy" and model_config.shape is None:
         yield "`load_format: dummy` needs a `shape` (models/shapes/shapes.yaml lists them)"
     flags = model_config.server.flags
-    if model_config.cache == "hybrid" and "prefix-match-unit" not in flags:
-        yield "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"
     if model_config.cache == "attention" and "prefix-match-unit" in flags:
         yield "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
-    block, unit = flags.get("block-size"), flags.get("prefix-match-unit")
-    if isinstance(block, int) and isinstance(unit, int) and (unit < 1 or block % unit):
-        yield f"server.flags.prefix-match-unit {unit} must divide server.flags.block-size ({block})"
     if model_config.convoy_steps and not model_config.can_convoy:
         yield (
             f"`convoy_steps: {model_config.convoy_steps}` needs `cache: hybrid`, without speculative-config"

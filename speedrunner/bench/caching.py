@@ -23,11 +23,10 @@ import msgspec
 
 from serving.engine.client import EngineResponse, run_together
 from serving.engine.one_try import TokenCompletion
-from serving.errors import ContextOverflow
 from serving.model import Model
 from serving.usage import Usage
 from speedrunner.bench.engine import cache_of, completions_api, open_engine
-from speedrunner.bench.forced_answers import force_answers, keep_actor, open_conversation
+from speedrunner.bench.forced_answers import keep_actor, open_conversation, play_forced
 from speedrunner.bench.measurement import MeasuredTable, Measurement
 from speedrunner.bench.token_units import TokenMeter
 from speedrunner.config.names import identify_condition
@@ -177,53 +176,36 @@ def list_blocks(run: RunData, setup: Setup, levels: Sequence[int]) -> Iterator[B
         yield from (Block(run, setup, checkpoint, level, played) for level in levels)
 
 
-class _Played(NamedTuple):
-    """The requests of a block: their tokens, and their times to the first token."""
-
-    usage: Usage
-    requests: int
-    first_token_ms: list[float]
-
-
-async def _play(model: Model, block: Block, treatment: Treatment) -> _Played:
-    """Force the recorded answers of a block. Raises `ServingError`, `RunDirectoryError`."""
+async def _play(model: Model, block: Block, treatment: Treatment) -> list[EngineResponse[TokenCompletion]]:
+    """Force the recorded answers of a block, and return the engine's. Raises `ServingError`,
+    `RunDirectoryError`."""
     answers = list[EngineResponse[TokenCompletion]]()
     model.engine.note_response = answers.append
     shared = secrets.token_hex(8)
 
     async def play_episode(episode: Trajectory) -> None:
         own = secrets.token_hex(8)
-        talk = open_conversation(block.run, block.setup, model, episode)
-        try:
-            async for _ in force_answers(
-                talk,
-                episode,
-                model.model_config.context,
-                lambda: {"warm": shared, "within": own, "none": secrets.token_hex(8)}[treatment],
-            ):
-                pass
-        except ContextOverflow:
-            pass  # the rest of the episode does not fit this model's context
-        finally:
-            talk.close()
+        await play_forced(
+            open_conversation(block.run, block.setup, model, episode),
+            episode,
+            model.model_config.context,
+            lambda: {"warm": shared, "within": own, "none": secrets.token_hex(8)}[treatment],
+        )
 
     await run_together(play_episode, block.episodes, block.in_flight)
-    timings = [answer.answer.metrics for answer in answers]
-    return _Played(
-        sum((answer.usage for answer in answers), Usage()),
-        len(answers),
-        [float(time.time_to_first_token_ms) for time in timings if time and time.time_to_first_token_ms],
-    )
+    return answers
 
 
 async def _measure(meter: TokenMeter, model: Model, block: Block, treatment: Treatment) -> BlockCost:
-    played: list[_Played] = []
+    answers = list[EngineResponse[TokenCompletion]]()
 
     async def work() -> Usage:
-        played.append(await _play(model, block, treatment))
-        return played[0].usage
+        answers.extend(await _play(model, block, treatment))
+        return sum((answer.usage for answer in answers), Usage())
 
     spent = await meter.spend(work)
+    timings = [timing for answer in answers if (timing := answer.answer.metrics)]
+    first_ms = [float(timing.time_to_first_token_ms) for timing in timings if timing.time_to_first_token_ms]
     condition, count = identify_condition(block.run.settings).by_column, len(block.episodes)
     return BlockCost(
         run=str(block.run.path),
@@ -233,10 +215,10 @@ async def _measure(meter: TokenMeter, model: Model, block: Block, treatment: Tre
         in_flight=block.in_flight,
         treatment=treatment,
         episodes=count,
-        requests=played[0].requests,
+        requests=len(answers),
         seconds=spent.seconds / count,
         joules=None if spent.joules is None else spent.joules / count,
-        first_token_ms=fmean(played[0].first_token_ms) if played[0].first_token_ms else None,
+        first_token_ms=fmean(first_ms) if first_ms else None,
         cached_share=spent.used.cached / max(spent.used.prompt, 1),
         disturbed=spent.disturbed,
     )

@@ -13,7 +13,7 @@ not use `prompt_logprobs`, because vLLM does not read the cache for those.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -72,16 +72,12 @@ async def compare_run(data: RunData, setup: Setup, tokens: int, status: Status) 
 
     async def compare_episode(episode: Trajectory) -> None:
         talk = open_conversation(data, setup, model, episode)
-        try:
-            async for number, prompt, answer in force_answers(
-                talk, episode, model_config.context, lambda: salt
-            ):
-                for place in draw_places(f"{episode.episode} {number}", len(answer)):
-                    compared.append(await compare_token(model, talk, [*prompt, *answer[: place + 1]], salt))
-        except ContextOverflow:
-            pass  # the rest of the episode does not fit this model's context
-        finally:
-            talk.close()
+
+        async def compare_turn(number: int, prompt: list[int], answer: list[int]) -> None:
+            for place in draw_places(f"{episode.episode} {number}", len(answer)):
+                compared.append(await compare_token(model, talk, [*prompt, *answer[: place + 1]], salt))
+
+        await play_forced(talk, episode, model_config.context, lambda: salt, compare_turn)
 
     chosen = choose_episodes([*data.trajectories(), *data.evaluations()], tokens)
     if not chosen:
@@ -144,27 +140,39 @@ def open_conversation(data: RunData, setup: Setup, model: Model, episode: Trajec
     return talk
 
 
-async def force_answers(
-    talk: TokenConversation, episode: Trajectory, context: int, salt: Callable[[], str]
-) -> AsyncIterator[tuple[int, list[int], list[int]]]:
-    """Let the model write an episode's recorded answers again, until one does not fit the context. Yield each
-    turn's number, prompt and answer, as token ids.
+async def play_forced(
+    talk: TokenConversation,
+    episode: Trajectory,
+    context: int,
+    salt: Callable[[], str],
+    note: Callable[[int, list[int], list[int]], Awaitable[None]] | None = None,
+) -> None:
+    """Let the model write an episode's recorded answers again, until one does not fit the context, and close
+    the conversation.
 
     Args:
         context: tokens of the model's context.
         salt: returns the part of the prefix cache that the next request uses.
+        note: called with each turn's number, prompt and answer, as token ids.
     """
-    for number, turn in enumerate(episode.turns):
-        if number:
-            talk.tell(turn.messages[0].content)
-        prompt = list(talk.transcript.ids)
-        if context - len(prompt) < turn.usage.completion:
-            return
-        talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
-        tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
-        talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt()}
-        await talk.ready()
-        yield number, prompt, (await talk.ask()).token_ids
+    try:
+        for number, turn in enumerate(episode.turns):
+            if number:
+                talk.tell(turn.messages[0].content)
+            prompt = list(talk.transcript.ids)
+            if context - len(prompt) < turn.usage.completion:
+                return
+            talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
+            tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
+            talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt()}
+            await talk.ready()
+            answer = (await talk.ask()).token_ids
+            if note is not None:
+                await note(number, prompt, answer)
+    except ContextOverflow:
+        pass  # the rest of the episode does not fit
+    finally:
+        talk.close()
 
 
 async def compare_token(model: Model, talk: TokenConversation, ids: list[int], salt: str) -> ForcedToken:

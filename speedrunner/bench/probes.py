@@ -86,7 +86,8 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
 
     async def send(probe: ToolProbe) -> ProbeAnswer:
         nonlocal sent, not_valid
-        found = await answer_probe(model, with_room(role, probe), probe)
+        room = max(role.string_tokens, probe.string_tokens)
+        found = await answer_probe(model, msgspec.structs.replace(role, string_tokens=room), probe)
         sent += 1
         not_valid += found.validity != "valid"
         status(f"{sent} of {count} probes, {not_valid} of them not valid")
@@ -120,11 +121,6 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         },
         notes=[f"not valid, such as: {problem}" for problem in shown],
     )
-
-
-def with_room(role: Role, probe: ToolProbe) -> Role:
-    """Return the role with strings as long as the probe needs."""
-    return msgspec.structs.replace(role, string_tokens=max(role.string_tokens, probe.string_tokens))
 
 
 class CacheRequest(msgspec.Struct, frozen=True):

@@ -167,6 +167,7 @@ class Player:
 
         Args:
             calls: maximum requests per episode.
+            status: called with the turns and episodes so far.
 
         Raises:
             RunStopped: an episode ended by an infrastructure error.
@@ -183,9 +184,21 @@ class Player:
         await actor.warm(spec, Labels())  # the prefix that all episodes share
         prefix = actor.shared_prefix(spec)
         await self.pool.ready()
-        batch, talks = next(self._batches), dict[str, TokenConversation]()
+        batch, talks, heard = next(self._batches), dict[str, TokenConversation](), 0
+        first = batch * self.in_flight
+        chosen = itertools.islice(itertools.cycle(setup.split.train), first, first + self.in_flight)
+        tasks = {f"train/{number:04d}": task for number, task in enumerate(chosen, first)}
+
+        def keep(episode: str, talk: Conversation, turn: Turn | None) -> None:
+            nonlocal heard
+            assert isinstance(talk, TokenConversation)
+            talks[episode] = talk
+            heard += turn is not None
+            status(f"{heard} turns of {len(talks)} of {self.in_flight} episodes")
+
+        executor = Executor(self.directory, setup.method, actor, self.pool, watch=keep)
         began, cpu_began = time.monotonic(), time.process_time()
-        await self._play_batch(actor, batch, talks, status)
+        await executor.execute([Due(Wake(batch, 0, tasks), tasks)])
         seconds, cpu_s = time.monotonic() - began, time.process_time() - cpu_began
         played = self.directory.read().trajectories(batch)
         for episode in played:
@@ -217,29 +230,6 @@ class Player:
             queued=sum(turn.queued_s > 0 for turn in turns),
             client_ms=1000 * cpu_s / len(turns),
         )
-
-    async def _play_batch(
-        self, actor: Actor, batch: int, talks: dict[str, TokenConversation], status: Status
-    ) -> None:
-        """Play the next tasks. Raises as `play`.
-
-        Args:
-            talks: filled with the actors' conversations, by episode.
-            status: called with the turns and episodes so far.
-        """
-        first, turns = batch * self.in_flight, 0
-        chosen = itertools.islice(itertools.cycle(self.setup.split.train), first, first + self.in_flight)
-        tasks = {f"train/{number:04d}": task for number, task in enumerate(chosen, first)}
-
-        def keep(episode: str, talk: Conversation, turn: Turn | None) -> None:
-            nonlocal turns
-            assert isinstance(talk, TokenConversation)
-            talks[episode] = talk
-            turns += turn is not None
-            status(f"{turns} turns of {len(talks)} of {self.in_flight} episodes")
-
-        executor = Executor(self.directory, self.setup.method, actor, self.pool, watch=keep)
-        await executor.execute([Due(Wake(batch, 0, tasks), tasks)])
 
 
 @asynccontextmanager

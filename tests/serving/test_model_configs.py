@@ -69,9 +69,6 @@ MISTAKES: list[dict[str, Any]] = [
     *(
         {"server__flags": {"seed": [1]}},
         {"server__flags": {"prefix-match-unit": 16}},
-        {"cache": "hybrid", "server__flags": {"prefix-match-unit": None}},
-        {"cache": "hybrid", "server__flags": {"prefix-match-unit": 48, "block-size": 640}},
-        {"cache": "hybrid", "server__flags": {"prefix-match-unit": 0, "block-size": 640}},
     ),
     *(
         {"convoy_steps": 12},

@@ -99,7 +99,7 @@ async def play_steps(
             model_config = step.own or setup.model_config
             with shutdown.unit(step.name):
                 try:
-                    server = deployment and deployment.server
+                    server = None if deployment is None else deployment.server
                     is_dead = server is not None and not server.alive
                     if deployment is None or is_dead or served is not model_config:
                         deployment, served = None, model_config
