@@ -111,20 +111,16 @@ def adapt(
     given = {name: value for name, value in changes.items() if value not in (None, "auto")}
     content = msgspec.to_builtins(model_config) | given
     if prefix_caching is not None:
-        content["server"]["flags"]["enable-prefix-caching"] = given["prefix_caching"] = prefix_caching
+        content["server"]["flags"]["enable-prefix-caching"] = prefix_caching
     if context is not None:
-        content["context"], given["context"] = min(context, model_config.context), context
+        content["context"] = min(context, model_config.context)
     for role, values in (roles or {}).items():
         content["roles"][role] |= values
-        given |= {f"{role}.{name}": value for name, value in values.items()}
     try:
         return _model_config(content, used)
     except WrongData as error:
-        settings = " ".join(f"model.{name}={value}" for name, value in given.items())
         problem = str(error).replace("roles.", "model.")  # the key in a command
-        raise InvalidModelConfig(
-            f"{settings} does not work with model {model_config.name!r}: {problem}"
-        ) from None
+        raise InvalidModelConfig(f"model {model_config.name!r}: {problem}") from None
 
 
 def _fill_in(content: Any) -> Any:

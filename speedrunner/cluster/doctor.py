@@ -126,7 +126,9 @@ def environments(needs: Needs) -> Iterator[Finding]:
 def run_folders(needs: Needs) -> Iterator[Finding]:
     """Check that runs can be written: the folder, the disk space."""
     for folder in dict.fromkeys(Path(setup.config.run.dir).absolute().parent for setup in needs.setups):
-        name, base = f"folder {folder}", _nearest(folder)
+        # `Path.exists` raises an error below folders of other users.
+        base = next(place for place in (folder, *folder.parents) if os.path.exists(place))  # noqa: PTH110
+        name = f"folder {folder}"
         try:
             with tempfile.NamedTemporaryFile(dir=base, prefix=".speedrunner-doctor-") as file:
                 file.write(bytes(WRITTEN))
@@ -181,9 +183,3 @@ def examine(needs: Needs, status: Status, say: Callable[[Finding], None]) -> Rep
             say(finding)
             findings.append(finding)
     return report(socket.gethostname(), findings)
-
-
-def _nearest(path: Path) -> Path:
-    """Return the path itself, or the nearest folder above it that exists and that this user may see."""
-    # `Path.exists` raises an error below folders of other users.
-    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110

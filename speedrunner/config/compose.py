@@ -45,9 +45,6 @@ ELSEWHERE = dict.fromkeys(OPEN_GROUPS, "package.module:Class") | {
 }
 """Other values that a group accepts."""
 
-LISTED_CHARS = 80
-"""Maximum characters of the choices in an error."""
-
 YAML = (".yaml", ".yml")
 
 
@@ -147,7 +144,6 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
     choices: dict[str, str] = {}
     settings: list[tuple[str, Any]] = []
     for text in overrides:
-        check_blanks(text)
         key, equals, written = text.partition("=")
         if not key or not equals or key.startswith("-"):
             raise InvalidConfig(f"cannot read {text!r}: write KEY=VALUE, such as run.rollouts=20")
@@ -175,20 +171,11 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
     return choices, settings
 
 
-def check_blanks(text: str) -> None:
-    """Raise `InvalidConfig` for a setting with blanks around its `=`."""
-    key, _, written = text.partition("=")
-    if key != key.strip():
-        raise InvalidConfig(f"cannot read {text!r}: write {key.strip()}={written.strip()}")
-
-
 def _unknown_choice(group: str, choice: str) -> InvalidConfig:
     if group == "model" and (is_model := describe_model_name(choice)):
         return InvalidConfig(is_model)
     known = group_choices(group)
     near = suggest(choice, known)
-    names = ", ".join(known)
-    if len(names) > LISTED_CHARS and group in ("model", "experiment"):
-        names = f"`speedrunner list {group}s`"
+    names = f"`speedrunner list {group}s`" if group in ("model", "experiment") else ", ".join(known)
     there_are = names + (f", or {ELSEWHERE[group]}" if group in ELSEWHERE else "")
     return InvalidConfig(f"{group}={choice} is unknown{near}; choices: {there_are}")

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.config.compose import LISTS, check_blanks, compose, group_choices, group_file, name_method
+from speedrunner.config.compose import LISTS, compose, group_choices, group_file, name_method
 from speedrunner.config.names import CONFIGS, describe_start, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences, read_file
 from speedrunner.plain.plain_records import suggest
@@ -207,8 +207,6 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
     named = {key: [text for text in given if text.startswith(f"{key}=")] for key in LISTS}
     rest = [text for text in given if text not in chain(*named.values())]
     files = [text for text in rest[:1] if "=" not in text or Path(text).exists()]
-    for text in rest[len(files) :]:
-        check_blanks(text)
     chosen = [*named["experiment"], *files]
     if len(chosen) != 1 or len(named["scale"]) > 1:
         raise InvalidConfig(

@@ -150,10 +150,6 @@ class Range(msgspec.Struct, frozen=True):
     low: Usd
     high: Usd
 
-    def __post_init__(self) -> None:
-        if not self.low <= self.value <= self.high:
-            raise ValueError(f"{self.value:g} is not between its low {self.low:g} and its high {self.high:g}")
-
 
 class TokenCosts(msgspec.Struct, frozen=True):
     """Seconds or joules of a million tokens of each class, of a million output tokens for each thousand of

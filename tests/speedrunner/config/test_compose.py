@@ -79,7 +79,7 @@ MISTAKES = (
     *("env=foo", "env=babay", "env=null", "method=[react,asi]", "method=x"),
     *("model={a: b}", "model=nope", "prices=gpt-5.4", "experiment=demo", "run.dir=[a", "+run.seed=1"),
     *("run.rollouts", "=3", "--verbose", "~run.rollouts", "run.seed=1,2", "model=a/B.1"),
-    *(f"env=babyai env={CORRIDOR}", "methods=react", "experiment = demo"),
+    *(f"env=babyai env={CORRIDOR}", "methods=react"),
 )
 
 
