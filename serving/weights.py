@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,26 +133,11 @@ class FilesMissing(ServingError):
     """A model's files, or some of them, are not on this machine, and cannot be fetched."""
 
 
-def complete_folder(model: str, revision: str | None) -> Path:
-    """Return the folder with all files that serving a model needs. Sends nothing.
-
-    Raises `FilesMissing`: it does not exist, or is incomplete.
-    """
-    from huggingface_hub import constants
-
-    if (folder := cached_folder(model, revision)) is None:
-        at = f" at commit {revision}" if revision else ""
-        raise FilesMissing(f"{model}{at} is not in {constants.HF_HUB_CACHE}")
-    if lost := ", ".join(missing_files(folder)):
-        raise FilesMissing(f"{folder} lacks {lost}")
-    return folder
-
-
 def find_folder(model: str, revision: str | None) -> Path | None:
-    """Return the same folder, or `None` if it is missing or incomplete."""
-    with suppress(FilesMissing):
-        return complete_folder(model, revision)
-    return None
+    """Return the folder with all files that serving a model needs; `None` if it is missing or incomplete.
+    Sends nothing."""
+    folder = cached_folder(model, revision)
+    return None if folder is None or any(missing_files(folder)) else folder
 
 
 def cached_folder(model: str, revision: str | None) -> Path | None:

@@ -22,19 +22,12 @@ from serving.engine.client import run_together
 from serving.engine.metrics import read_counters
 from serving.meter import LedgerRow, Spending
 from serving.model import Messages, Model
-from serving.model_config import ModelConfig, Role
+from serving.model_config import Role
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, battery
 from serving.tokens.transcript import common_prefix
-from speedrunner.bench.engine import (
-    CACHE_TARGETS,
-    cache_of,
-    completions_api,
-    describe_cache,
-    open_engine,
-)
+from speedrunner.bench.engine import CACHE_TARGETS, cache_of, describe_cache
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
-from speedrunner.config.schema import Config
 from speedrunner.plain.console import Status
 
 PROBLEMS_SHOWN = 5
@@ -63,13 +56,11 @@ class Counts:
 
 
 async def measure_tools(
-    model_config: ModelConfig, config: Config, count: int, in_flight: int, status: Status
+    deployment: Deployment, count: int, in_flight: int, status: Status, cap_usd: float | None = None
 ) -> Measurement:
-    """Send the probes to the model's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
-    async with open_engine(model_config, config, status) as deployment:
-        spending = Spending(config.serving.spending_cap_usd)
-        async with deployment.client(lambda row: None, spending=spending) as model:
-            return await probe_tools(model, model_config.role("actor"), count, in_flight, status)
+    """Send the probes to an engine, for at most `cap_usd`. Raises as `probe_tools`."""
+    async with deployment.client(lambda row: None, spending=Spending(cap_usd)) as model:
+        return await probe_tools(model, model.model_config.role("actor"), count, in_flight, status)
 
 
 async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
@@ -136,12 +127,6 @@ class CacheRequest(msgspec.Struct, frozen=True):
     prompt: int
     expected: int
     reported: int
-
-
-async def measure_cache(model_config: ModelConfig, config: Config, status: Status) -> Measurement:
-    """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for another API."""
-    async with open_engine(completions_api(model_config), config, status) as deployment:
-        return await probe_cache(deployment, status)
 
 
 async def probe_cache(deployment: Deployment, status: Status, turns: int = TURNS) -> Measurement:

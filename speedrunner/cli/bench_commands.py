@@ -13,11 +13,11 @@ from serving.gpu_check import require_gpus
 from serving.sizing import fit
 from speedrunner.bench import measurement
 from speedrunner.bench.caching import measure_caching
-from speedrunner.bench.engine import open_engine, playing_setup
+from speedrunner.bench.engine import completions_api, open_engine, playing_setup
 from speedrunner.bench.forced_answers import compare_run
 from speedrunner.bench.gpu.steps import describe_environment, play_steps, steps_of
 from speedrunner.bench.measurement import Measurement, as_text
-from speedrunner.bench.probes import measure_cache, measure_tools
+from speedrunner.bench.probes import measure_tools, probe_cache
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.bench.token_costs import measure_units, summarize
 from speedrunner.cli.caching_files import caching_files
@@ -207,8 +207,14 @@ def probe(
     Example: speedrunner bench probe tools model=tiny-random --count 100
     """
     config = compose(overrides or [])
-    model_config = choose_model_config(config)
-    if what == "tools":
-        show_measured(lambda status: measure_tools(model_config, config, count, in_flight, status), as_json)
-    else:
-        show_measured(lambda status: measure_cache(model_config, config, status), as_json)
+    model_config, cap_usd = choose_model_config(config), config.serving.spending_cap_usd
+    if what == "cache":
+        completions_api(model_config)
+
+    async def measure(status: Status) -> Measurement:
+        async with open_engine(model_config, config, status) as deployment:
+            if what == "cache":
+                return await probe_cache(deployment, status)
+            return await measure_tools(deployment, count, in_flight, status, cap_usd)
+
+    show_measured(measure, as_json)

@@ -66,16 +66,20 @@ def _check_files(name: str, model_config: ModelConfig, needs: Needs) -> Finding:
     prepare = f"speedrunner prepare {needs.words}".rstrip()
     fetch = f"run this on a machine with a network and the same HF_HOME: {prepare}"
     place, notes = model_path(model_config), ["the tokenizer loads"]
+    is_on_hub = model_config.id is not None
+    folder = weights.find_folder(place, model_config.revision) if is_on_hub else Path(place)
+    if folder is None:
+        text = f"{place} at commit {model_config.revision} is not in the hub's cache, or not all of it"
+        return failure(name, text, fetch)
+    if not folder.is_dir():
+        if model_config.recipe:
+            return warning(name, f"{folder} is created at the first start", prepare)
+        text = f"the folder {folder} does not exist"
+        return failure(name, text, "correct `path` in the model configuration")
     try:
-        folder = weights.complete_folder(place, model_config.revision) if model_config.id else Path(place)
-        if not folder.is_dir():
-            if model_config.recipe:
-                return warning(name, f"{folder} is created at the first start", prepare)
-            text = f"the folder {folder} does not exist"
-            return failure(name, text, "correct `path` in the model configuration")
         check_files(model_config, str(folder), notes.append, starts=True)
-    except (weights.FilesMissing, InvalidModelConfig) as error:
-        return failure(name, str(error), fetch if model_config.id else "correct the folder or its config")
+    except InvalidModelConfig as error:
+        return failure(name, str(error), fetch if is_on_hub else "correct the folder or its config")
     return ok(name, "; ".join((f"{weights.size_bytes(folder) / 1e9:.3g} GB in {folder}", *notes)))
 
 

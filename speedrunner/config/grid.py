@@ -143,7 +143,8 @@ class Grid:
         full = [self._full(cell) for _, cell in self._cells]
         valued = [cell for cell in full if not isinstance(cell.get(key, {}), Mapping)]
         known = dict.fromkeys(self._value(key, cell) for cell in valued)
-        if any(cells.values()) or (known and key == "method" and not _is_method(value)):
+        is_method = ":" in value or value in group_choices("method")
+        if any(cells.values()) or (known and key == "method" and not is_method):
             missing = ", ".join(text for text, chosen in cells.items() if not chosen)
             there_are = suggest(missing, known) or f"; choices: {', '.join(known)}"
             raise InvalidConfig(f"no run of {self.name} has {key}={missing}{there_are}")
@@ -218,10 +219,6 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
         return Grid(Path(files[0]), rest[1:], scale, folder or Path("runs"))
     file = group_file("experiment", chosen[0].partition("=")[2])
     return Grid(file, rest, scale, folder or Path("runs", scale))
-
-
-def _is_method(value: str) -> bool:
-    return ":" in value or value in group_choices("method")
 
 
 def _is_value(cell: Cell, key: str, text: str) -> bool:

@@ -15,16 +15,16 @@ from serving.model_config import ModelConfig, Role, Roles
 from serving.model_configs import adapt, list_model_configs, load_model_config
 from serving.probes.tool_battery import answer_probe, battery
 from serving.tokens.tokenizer import ChatTokenizer
-from tests.gpu.engine_caches import serve_options
 from tests.scripted_engine import sample_call
 from tests.scripted_runs import scripted_model, speedrunner
 
 
 @pytest.mark.slow
 def test_the_engine_knows_every_flag_of_every_model_config() -> None:
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser = serve_options().make_arg_parser(FlexibleArgumentParser(allow_abbrev=False))
+    parser = make_arg_parser(FlexibleArgumentParser(allow_abbrev=False))
     for model_config in map(load_model_config, list_model_configs()):
         if model_config.hosted:
             continue

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +54,16 @@ class EngineCache(msgspec.Struct, kw_only=True):
     worker: str
 
 
-def serve_options() -> Any:
-    """Return vLLM's module with the parser of its server's options, which 0.33 has moved."""
-    is_moved = find_spec("vllm.entrypoints.launchers.cli_args") is None
-    return import_module(f"vllm.entrypoints.{'common' if is_moved else 'launchers'}.cli_args")
-
-
 def engine_config(model_config: ModelConfig, model: str) -> Any:
     """Return vLLM's configuration (`VllmConfig`) for the command line of a model's server."""
     from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers import cli_args
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     server = VllmServer(model_config, Path("unused"))
-    options = serve_options().make_arg_parser(FlexibleArgumentParser()).parse_args(server.arguments)
-    serve_options().validate_parsed_serve_args(options)
+    options = cli_args.make_arg_parser(FlexibleArgumentParser()).parse_args(server.arguments)
+    cli_args.validate_parsed_serve_args(options)
     engine = AsyncEngineArgs.from_cli_args(options)
     return engine.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
 

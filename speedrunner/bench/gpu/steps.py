@@ -23,7 +23,7 @@ from serving.sizing import MATCH_UNIT, SEQUENCES, cache_on
 from speedrunner.bench.engine import cache_of, describe_cache, open_engine
 from speedrunner.bench.gpu.utilisation import measure_utilisation
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
-from speedrunner.bench.probes import probe_cache, probe_tools
+from speedrunner.bench.probes import measure_tools, probe_cache
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import Status, prefix_status
@@ -196,20 +196,14 @@ async def measure_tool_calls(
     in_flight: int, deployment: Deployment, setup: Setup, status: Status
 ) -> Measurement:
     """Send tool-call probes with many requests in flight, where the grammar costs most."""
-    async with deployment.client(lambda row: None) as model:
-        role = model.model_config.role("actor")
-        return await probe_tools(model, role, len(battery()) + 2 * in_flight, in_flight, status)
+    return await measure_tools(deployment, len(battery()) + 2 * in_flight, in_flight, status)
 
 
 async def measure_load(
     levels: Sequence[int], deployment: Deployment, setup: Setup, status: Status
 ) -> Measurement:
     """Measure how busy the server is, with different numbers of episodes in flight."""
-    taken = _levels(setup.model_config, levels)
-    found = await measure_utilisation(deployment, setup, taken, status)
-    if taken[-1] < max(levels):
-        found.notes.append(f"The server takes {taken[-1]} sequences: no more were in flight.")
-    return found
+    return await measure_utilisation(deployment, setup, _levels(setup.model_config, levels), status)
 
 
 async def measure_rollout(
