@@ -70,10 +70,9 @@ def load_model_config(name_or_path: str) -> ModelConfig:
     is_path = name_or_path.endswith((".yaml", ".yml"))
     file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"
     if not is_path and name_or_path not in (known := list_model_configs()):
+        near = suggest(name_or_path, known)
         raise InvalidModelConfig(
-            describe_model_name(name_or_path)
-            or f"unknown model config {name_or_path!r}{suggest(name_or_path, known)}; known:"
-            f" {', '.join(known)}, or the path of a .yaml file"
+            f"unknown model config {name_or_path!r}{near}: see `speedrunner list models`"
         )
     try:
         content = read_yaml_file(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -44,10 +44,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     admission: bool = True
     #: Check tool calls and the prefix cache before the first episode: `once` for each engine, or `never`.
     check: Check = "once"
-
-    def elsewhere(self) -> Self:
-        """Return the same options for another engine, without this one's address and API key."""
-        return msgspec.structs.replace(self, url=None, api_key_env=None)
 
 
 def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endpoint | None:

@@ -12,7 +12,7 @@ import itertools
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, get_args
 
 import msgspec
 
@@ -24,7 +24,7 @@ from serving.meter import LedgerRow, Spending
 from serving.model import Messages, Model
 from serving.model_config import Role
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
-from serving.probes.tool_battery import ProbeAnswer, ToolProbe, answer_probe, battery
+from serving.probes.tool_battery import ProbeAnswer, ToolProbe, Validity, answer_probe, battery
 from serving.tokens.transcript import common_prefix
 from speedrunner.bench.engine import CACHE_TARGETS, cache_of, describe_cache
 from speedrunner.bench.measurement import MeasuredFigure, MeasuredTable, Measurement
@@ -39,20 +39,10 @@ EDITS = (0.6, 0.95)
 """Places of the edits: shares of the system message."""
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Calls of one kind of probe by validity."""
-
-    probe: str
-    valid: int
-    invalid: int
-    truncated: int
-
-    @classmethod
-    def of(cls, kind: str, answers: Sequence[ProbeAnswer]) -> Counts:
-        """Count answers."""
-        found = Counter(answer.validity for answer in answers)
-        return cls(kind, found["valid"], found["invalid"], found["truncated"])
+def count_calls(kind: str, answers: Sequence[ProbeAnswer]) -> dict[str, Any]:
+    """Return the calls of one kind of probe by validity."""
+    found = Counter(answer.validity for answer in answers)
+    return {"probe": kind, **{name: found[name] for name in get_args(Validity)}}
 
 
 async def measure_tools(
@@ -86,8 +76,10 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
 
     probes = list(itertools.islice(itertools.cycle(battery()), count))
     answers = await run_together(send, probes, in_flight)
-    kinds = [Counts.of(probe.kind, [each for each in answers if each.probe is probe]) for probe in battery()]
-    total = Counts.of("all", answers)
+    kinds = [
+        count_calls(probe.kind, [each for each in answers if each.probe is probe]) for probe in battery()
+    ]
+    total = count_calls("all", answers)
     problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
     shown = problems[:PROBLEMS_SHOWN]
     empty = sum(each.is_empty for each in answers)
@@ -97,8 +89,8 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         f"{model_config.name}: {len(answers)} probes on the {model_config.api} API, {in_flight} in "
         f"flight, {thought}",
         figures=[
-            MeasuredFigure("calls invalid", total.invalid, at_most=most),
-            MeasuredFigure("calls truncated", total.truncated, at_most=most),
+            MeasuredFigure("calls invalid", total["invalid"], at_most=most),
+            MeasuredFigure("calls truncated", total["truncated"], at_most=most),
             MeasuredFigure("answers that ended at once or inside a thought", empty, at_most=most),
         ],
         tables=[MeasuredTable("kinds", [*kinds, total])],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -117,7 +117,9 @@ def prepare_needs(needs: Needs, status: Status) -> Iterator[Finding]:
     Returns:
         A finding for each thing: what is there now, with size and place; or why it is not.
     """
-    for name, bring in _steps(needs, status):
+    steps = [(f"model {each.name}", partial(_model, each, status)) for each in needs.models]
+    steps += [(f"environment {env.name}", partial(open_task, env)) for env in needs.environments]
+    for name, bring in steps:
         status(f"preparing {name}")
         try:
             yield ok(name, bring())
@@ -149,14 +151,6 @@ def open_task(env: ClassConfig) -> str:
         raise EnvironmentFault(f"{env.name} does not start: {type(error).__name__}: {error}") from error
     finally:
         one.close()
-
-
-def _steps(needs: Needs, status: Status) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield the name and the function of each step."""
-    for model_config in needs.models:
-        yield f"model {model_config.name}", partial(_model, model_config, status)
-    for env in needs.environments:
-        yield f"environment {env.name}", partial(open_task, env)
 
 
 def _model(model_config: ModelConfig, status: Status) -> str:

@@ -107,7 +107,7 @@ def usable(run: RunData) -> Config:
     config, usual = run.settings, SandboxConfig()
     return replace(
         config,
-        serving=config.serving.elsewhere(),
+        serving=replace(config.serving, url=None, api_key_env=None),
         # A lower limit isolates as well, and a replay needs it.
         sandbox=replace(usual, memory_mb=min(usual.memory_mb, config.sandbox.memory_mb)),
         logging="none",

@@ -142,10 +142,8 @@ def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Gold
     golden("adapted_configurations.txt", refusals(tries, InvalidModelConfig))
 
 
-def test_an_unknown_name_lists_the_model_configs_and_the_nearest() -> None:
-    with pytest.raises(
-        InvalidModelConfig, match=r"'tiny-randon' \(did you mean tiny-random\?\); known: .*tiny-random"
-    ):
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InvalidModelConfig, match=r"'tiny-randon' \(did you mean tiny-random\?\): see"):
         load_model_config("tiny-randon")
 
 
