@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from serving.admission import replicas_of
-from serving.engine.client import Engine, RequireAlive, RetryPolicy, wait_until_ready
+from serving.engine.client import Engine, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.gpus import Gpu
 from serving.engine.metrics import PATIENCE_S, read_counters, read_metrics, watch
@@ -95,17 +95,31 @@ class Deployment:
 
         Raises `ServerFailed`: the engine does not answer.
         """
+        options, hosted = self._options, self.model_config.hosted
         meter = Meter(write_row, prices or self.model_config.prices, spending)
         model_config = self.model_config
         if context is not None and context < model_config.context:
             model_config = msgspec.structs.replace(model_config, context=context)
         self._meters.append(meter)
-        async with self._engine(meter, self._require_alive if self.server else None) as engine:
+        engine = Engine(
+            self.endpoint,
+            self.model_config.name,
+            meter,
+            RetryPolicy(timeout_s=options.request_timeout_s, outage_s=options.outage_timeout_s),
+            self._require_alive if self.server else None,
+            hosted=hosted,
+            note_outage=self._note_outage,
+            say=self._say,
+        )
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(engine.close)
+            self._engines.append(engine)
+            stack.callback(self._engines.remove, engine)
+            if not hosted:
+                await wait_until_ready(engine)
             model = Model(model_config, engine, self._tokenizer, self.replicas)
-            try:
-                yield model
-            finally:
-                await model.close()
+            stack.push_async_callback(model.close)
+            yield model
 
     @property
     def queued(self) -> int:
@@ -150,29 +164,6 @@ class Deployment:
         grown = counters - self._counters
         ours = self.server is not None
         return reconcile(self.model_config.name, self._meters, grown, since=self._since, ours=ours)
-
-    @asynccontextmanager
-    async def _engine(self, meter: Meter, require_alive: RequireAlive | None) -> AsyncIterator[Engine]:
-        """Open a connection to the engine, metered and watched, after it has answered a first request."""
-        options = self._options
-        engine = Engine(
-            self.endpoint,
-            self.model_config.name,
-            meter,
-            RetryPolicy(timeout_s=options.request_timeout_s, outage_s=options.outage_timeout_s),
-            require_alive,
-            hosted=self.model_config.hosted,
-            note_outage=self._note_outage,
-            say=self._say,
-        )
-        self._engines.append(engine)
-        try:
-            if not self.model_config.hosted:
-                await wait_until_ready(engine)
-            yield engine
-        finally:
-            self._engines.remove(engine)
-            await engine.close()
 
     def _note_outage(self, failure: str) -> None:
         """Say, about once a minute for all clients, that requests wait for an engine."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -77,20 +78,20 @@ def job_status(folder: Path) -> list[JobStatus]:
         queue = _queue()
     except SlurmRefused as error:
         return [JobStatus(job.job, job.log, job.runs, "unknown", reason=str(error)) for job in jobs]
-    gone = JobStatus("", "", [], "ended")
-    return [
-        msgspec.structs.replace(queue.get(job.job, gone), job=job.job, log=job.log, runs=job.runs)
-        for job in jobs
-    ]
+    gone = {"state": "ended"}
+    return [JobStatus(job.job, job.log, job.runs, **queue.get(job.job, gone)) for job in jobs]
 
 
-def _queue() -> dict[str, JobStatus]:
-    """Return this user's jobs by their ids. Raises `SlurmRefused`."""
+def _queue() -> dict[str, dict[str, Any]]:
+    """Return the state of this user's jobs by their ids. Raises `SlurmRefused`."""
     columns = ",".join(f"{name}:|" for name in QUEUE)
     queue = {}
     for line in run_slurm("squeue", "--me", "--array", "--noheader", f"--Format={columns}").splitlines():
         job, state, nodes, restarts, reason, *_ = (*line.split("|"), "", "", "", "")
-        count = int(restarts) if restarts.isdigit() else 0
-        why = reason if state == "PENDING" else ""
-        queue[job] = JobStatus(job, "", [], state.lower(), nodes, count, why)
+        queue[job] = {
+            "state": state.lower(),
+            "nodes": nodes,
+            "restarts": int(restarts) if restarts.isdigit() else 0,
+            "reason": reason if state == "PENDING" else "",
+        }
     return queue

@@ -33,7 +33,6 @@ from speedrunner.config.compose import LISTS, compose, group_choices, group_file
 from speedrunner.config.names import CONFIGS, describe_start, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences, read_file
 from speedrunner.plain.plain_records import suggest
-from speedrunner.plain.plain_yaml import NotPlain, read_value
 
 AT_ONCE = 64
 """Concurrent episodes over all runs of a sweep."""
@@ -153,7 +152,8 @@ class Grid:
     def _has(self, cell: Cell, key: str, text: str) -> bool:
         if key == "method" and key in cell:
             return self._value(key, cell) == text
-        return _is_value(self._full(cell), key, text)
+        full = self._full(cell)
+        return key in full and not isinstance(full[key], Mapping) and setting_text(key, full[key]) == text
 
     def _value(self, key: str, cell: Cell) -> str:
         """Return the value of a key as it is selected.
@@ -219,19 +219,6 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
         return Grid(Path(files[0]), rest[1:], scale, folder or Path("runs"))
     file = group_file("experiment", chosen[0].partition("=")[2])
     return Grid(file, rest, scale, folder or Path("runs", scale))
-
-
-def _is_value(cell: Cell, key: str, text: str) -> bool:
-    if key not in cell or isinstance(cell[key], Mapping):
-        return False
-    return text == setting_text(key, cell[key]) or _parse_yaml(text) == cell[key]
-
-
-def _parse_yaml(text: str) -> object:
-    try:
-        return read_value(text)
-    except NotPlain:
-        return None
 
 
 def read_cells(file: Path) -> Iterator[Cell]:
