@@ -18,7 +18,6 @@ from speedrunner.cluster import doctor
 from speedrunner.cluster.doctor import gpus, model_files, sandboxes
 from speedrunner.cluster.needs import find_needs
 from speedrunner.plain.findings import Finding
-from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
 from tests.gpu_kinds import A100, H100, SECOND, fake_driver
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
@@ -59,20 +58,6 @@ class TestSandboxes:
 
 def found_gpus(*given: str) -> list[tuple[str, str, str, str]]:
     return [(each.level, each.name, each.text, each.remedy) for each in gpus(find_needs(given))]
-
-
-def test_each_bad_input_is_one_finding_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, golden: Golden
-) -> None:
-    lines = {}
-    for bad in BAD_GPUS:
-        with monkeypatch.context() as patch:
-            bad.set_up(patch)
-            findings = [*gpus(find_needs([f"model={bad.model}"]))]
-        told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
-        assert ("failed" in told.values()) == bad.fatal
-        lines[bad.name] = "\n".join(told)
-    golden("doctor/found_gpus.txt", table(lines))
 
 
 def test_a_model_on_the_cpu_needs_none() -> None:

@@ -15,13 +15,11 @@ from speedrunner.config.schema import (
     InvalidConfig,
     ModelOptions,
     RunConfig,
-    changes_results,
     differences,
     from_mapping,
     to_mapping,
     to_yaml,
 )
-from speedrunner.plain.plain_records import keys_of
 from speedrunner.plain.plain_yaml import read_yaml
 from tests.golden_tables import Golden, refusals
 
@@ -106,18 +104,3 @@ class TestDifferences:
         content["serving"].update(url="unix:/tmp/engine", request_timeout_s=1)
         content.update(task={"index": 7}, logging="wandb", verbosity="debug")
         assert differences(config(), from_mapping(content)) == []
-
-    def test_every_key_either_changes_results_or_is_known_not_to(self) -> None:
-        harmless = [key for key in keys_of(Config) if not changes_results(key)]
-        sections = {
-            "run": ("dir", "in_flight", "accept_changes", "retry_faults", "drain_s"),
-            "model": ("replicas",),
-            "task": ("name", "index"),
-            "prices": ("uncached", "cached", "output", "measured", "cache_minimum", "cache_step"),
-            "serving": (
-                *("url", "api_key_env", "start_timeout_s", "request_timeout_s", "outage_timeout_s"),
-                *("hang_timeout_s", "admission", "check", "spending_cap_usd"),
-            ),
-        }
-        known = [f"{section}.{name}" for section, names in sections.items() for name in names]
-        assert harmless == [*known, "logging", "verbosity"]
