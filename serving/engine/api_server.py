@@ -8,10 +8,12 @@ import gc
 import os
 import signal
 import sys
+from importlib import import_module
 from multiprocessing import resource_tracker
 from typing import Any
 
 from serving.engine.guard import OF_A_JOB
+from serving.engine.scheduling import NO_CONVOYS, OWN_MODULE, SCHEDULER_FLAG
 
 API_SERVER = (sys.executable, "-P", "-m", "serving.engine.api_server")
 """The API server's module. The `vllm` command does not work with the CPU package, and does not ignore those
@@ -22,9 +24,23 @@ def serve() -> None:
     """Serve a model."""
     from vllm.entrypoints.launchers.api_server.entry import main
 
+    sys.argv[:] = with_known_scheduler(sys.argv)
     gc.freeze()  # collect garbage from now on, but do not search the loaded modules for it
     gc.enable()
     main()
+
+
+def with_known_scheduler(arguments: list[str]) -> list[str]:
+    """Return the arguments without our scheduler if this version of vLLM lacks what it imports."""
+    if SCHEDULER_FLAG not in arguments or OWN_MODULE not in " ".join(arguments):
+        return arguments
+    try:
+        import_module(OWN_MODULE)
+    except (ImportError, AttributeError) as error:
+        print(f"{NO_CONVOYS}: {error}", file=sys.stderr)
+        place = arguments.index(SCHEDULER_FLAG)
+        return arguments[:place] + arguments[place + 2 :]
+    return arguments
 
 
 def fork_cpu_engine() -> None:

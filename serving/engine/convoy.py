@@ -11,10 +11,11 @@ two parts of vLLM's private interface: the scheduler's `_pause_state`, and its r
 from __future__ import annotations
 
 import os
+import sys
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from serving.engine.scheduling import LOG_VARIABLE, STEPS_VARIABLE
+from serving.engine.scheduling import LOG_VARIABLE, NO_CONVOYS, STEPS_VARIABLE
 from serving.engine.step_log import log_step
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ else:
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler as AsyncBase
     from vllm.v1.core.sched.interface import PauseState
     from vllm.v1.core.sched.scheduler import Scheduler as Base
+
+PRIVATE = ("_pause_state", "waiting", "deferred_waiting", "running")
+"""Attributes of vLLM's scheduler that convoys need."""
 
 DECODING_SHARE = 0.5
 """Requests are held only while at least this share of the engine's requests decodes."""
@@ -50,6 +54,9 @@ class SyncConvoyScheduler(Base):  # type: ignore[misc]
         """Tokens decoded and requests admitted; both are halved now and then, so that recent turns count."""
         file = os.environ.get(LOG_VARIABLE)
         self._log = open(file, "ab", buffering=0) if file else None  # noqa: PTH123, SIM115
+        if missing := [name for name in PRIVATE if not hasattr(self, name)]:
+            print(f"{NO_CONVOYS}: its scheduler has no {', '.join(missing)}", file=sys.stderr)
+            self._most_steps = 0
 
     def schedule(self, *args: Any, **settings: Any) -> Any:
         """Schedule a step. Requests that have not started wait if most of the others decode."""

@@ -10,11 +10,20 @@ from pathlib import Path
 
 from serving.model_config import ModelConfig
 
+SCHEDULER_FLAG = "--scheduler-cls"
+OWN_MODULE = "serving.engine.convoy"
+"""Module of our schedulers: with asynchronous scheduling, vLLM's default on GPUs, and without."""
+
+GRAPHS_FLAG = "--cudagraph-metrics"
+"""With it, vLLM reports how each step used CUDA graphs."""
+
 STEPS_VARIABLE = "SPEEDRUNNER_CONVOY_STEPS"
 """Environment variable of a server: most steps from one admission of requests to the next; 0: none waits."""
 
 LOG_VARIABLE = "SPEEDRUNNER_STEP_LOG"
 """Environment variable of a server: the file of the log; empty: no step is logged."""
+
+NO_CONVOYS = "SpeedRunner: with this version of vLLM requests start at once"
 
 
 def scheduler_options(model_config: ModelConfig, step_log: Path | None) -> tuple[list[str], dict[str, str]]:
@@ -28,7 +37,6 @@ def scheduler_options(model_config: ModelConfig, step_log: Path | None) -> tuple
     if "scheduler-cls" in flags or not (model_config.convoys or step_log):
         return [], {}
     is_sync = not model_config.gpus or flags.get("async-scheduling") is False
-    scheduler = f"serving.engine.convoy.{'SyncConvoyScheduler' if is_sync else 'ConvoyScheduler'}"
+    scheduler = f"{OWN_MODULE}.{'SyncConvoyScheduler' if is_sync else 'ConvoyScheduler'}"
     settings = {STEPS_VARIABLE: str(model_config.convoys), LOG_VARIABLE: str(step_log or "")}
-    graphs = ["--cudagraph-metrics"] if step_log else []  # vLLM then reports how each step used CUDA graphs
-    return ["--scheduler-cls", scheduler, *graphs], settings
+    return [SCHEDULER_FLAG, scheduler, *([GRAPHS_FLAG] if step_log else [])], settings

@@ -257,3 +257,14 @@ def test_with_convoys_more_steps_only_decode_and_almost_as_many_requests_run(
     assert max(at_once.waits[32:]) <= 1
     assert convoys.decode_only > at_once.decode_only + 0.1
     assert convoys.running_share > 0.93
+
+
+@pytest.mark.usefixtures("convoys")
+def test_a_scheduler_that_lacks_a_private_part_starts_requests_at_once(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("serving.engine.convoy.PRIVATE", ("_pause_state", "renamed"))
+    rollout = Rollout(*make_scheduler(folder, 20_000), 8)
+    rollout.play()
+    assert max(rollout.waits) <= 1
+    assert "requests start at once: its scheduler has no renamed" in capsys.readouterr().err

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from serving.engine import api_server
+from serving.engine.api_server import with_known_scheduler
 from serving.engine.scheduling import scheduler_options
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
@@ -55,3 +57,19 @@ def test_a_server_that_logs_its_steps_has_our_scheduler_and_reports_cuda_graphs(
 def test_the_user_s_scheduler_takes_the_place_of_ours_even_for_a_log(tmp_path: Path) -> None:
     model_config = with_flags("qwen3.5-27b", scheduler_cls="their.Own")
     assert scheduler_options(model_config, tmp_path / "steps") == ([], {})
+
+
+@pytest.mark.parametrize("error", [ImportError("no AsyncScheduler"), AttributeError("no PauseState")])
+def test_a_version_of_vllm_that_lacks_what_convoys_import_gets_its_own_scheduler_and_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(api_server, "import_module", fail)
+    assert with_known_scheduler(["--a", "--scheduler-cls", CONVOY, "--b"]) == ["--a", "--b"]
+    assert capsys.readouterr().err == (
+        f"SpeedRunner: with this version of vLLM requests start at once: {error}\n"
+    )
+    theirs = ["--scheduler-cls", "their.Own"]
+    assert with_known_scheduler(theirs) == theirs
