@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import msgspec
@@ -11,9 +12,22 @@ from serving.model_config import Role
 from serving.tokens.tools import ToolSpec
 
 
+class _Text(msgspec.Struct, tag="text"):
+    text: str
+
+
+class _Thinking(msgspec.Struct, tag="thinking"):
+    thinking: str | list[_Text]
+
+
+class _Refusal(msgspec.Struct, tag="refusal"):
+    refusal: str
+
+
 class _Function(msgspec.Struct):
     name: str
-    arguments: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    """JSON as text; some gateways give the object."""
 
 
 class _Call(msgspec.Struct):
@@ -22,7 +36,9 @@ class _Call(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    content: str | None = None
+    """An assistant's message. Mistral's models, and some others, write its content in parts."""
+
+    content: str | list[_Text | _Thinking | _Refusal] | None = None
     refusal: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
@@ -51,8 +67,9 @@ class ChatCompletion(MessageAnswer):
         choice = self.choices[0]
         message = choice.message
         said = msgspec.convert(message, _Message)
+        text, thoughts = _read_content(said.content)
         calls = [
-            WrittenCall(call.id or f"call_{turn}_{n}", call.function.name, call.function.arguments or "")
+            WrittenCall(call.id or f"call_{turn}_{n}", call.function.name, _write(call.function.arguments))
             for n, call in enumerate(said.tool_calls or [])
         ]
         echo = {"role": "assistant", "content": message.get("content") or ""}
@@ -62,13 +79,28 @@ class ChatCompletion(MessageAnswer):
         # vLLM's templates lose the reasoning unless it is sent back under the name that it arrived with.
         echo |= {key: message[key] for key in ("reasoning", "reasoning_content") if message.get(key)}
         return WrittenAnswer(
-            text=said.content or said.refusal or "",
-            reasoning=said.reasoning or said.reasoning_content or "",
+            text=text or said.refusal or "",
+            reasoning=said.reasoning or said.reasoning_content or thoughts,
             calls=calls,
             items=[echo],
             is_cut=choice.finish_reason == "length",
             is_filtered=choice.finish_reason == "content_filter",
         )
+
+
+def _read_content(content: str | list[_Text | _Thinking | _Refusal] | None) -> tuple[str, str]:
+    """Return the text and the thinking of a message's content."""
+    text, thoughts = "", ""
+    for part in [_Text(content)] if isinstance(content, str) else content or []:
+        match part:
+            case _Text():
+                text += part.text
+            case _Refusal():
+                text += part.refusal
+            case _Thinking():
+                inner = part.thinking
+                thoughts += inner if isinstance(inner, str) else "".join(piece.text for piece in inner)
+    return text, thoughts
 
 
 class ChatConversation(MessageConversation):
@@ -90,3 +122,8 @@ class ChatConversation(MessageConversation):
     def reply_to(self, call_id: str, text: str) -> Item:
         """See `MessageConversation`."""
         return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _write(arguments: str | dict[str, Any] | None) -> str:
+    """Return arguments as JSON text, empty without any."""
+    return arguments or "" if not isinstance(arguments, dict) else json.dumps(arguments)

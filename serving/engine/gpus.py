@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
-import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+
+from serving.child_answer import answer_in_child
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable that chooses and orders the GPUs of a process."""
@@ -182,26 +182,15 @@ def read_gpus() -> GpuReport:
     """Ask the driver for the GPUs. It may hang, so a child process asks, abandoned after `DRIVER_S`."""
     import pynvml  # noqa: F401 - not in the child, where another thread's import would never end
 
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 2 * DRIVER_S)  # ends it if its parent was killed
-            nvml = Nvml()
-            os.write(writer, msgspec.json.encode(GpuReport(installed=nvml.list_gpus(), failure=nvml.failure)))
-        finally:
-            os._exit(0)
-    os.close(writer)
-    has_answered, content = False, b""
-    try:
-        with os.fdopen(reader, "rb") as pipe:
-            if has_answered := bool(select.select([pipe], [], [], DRIVER_S)[0]):
-                content = pipe.read()
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0 if has_answered else os.WNOHANG)  # the driver may keep it from ending
-    failure = f"the NVIDIA driver does not answer within {DRIVER_S:g} s"
-    report = msgspec.json.decode(content, type=GpuReport) if content else GpuReport(failure=failure)
+    def ask() -> bytes:
+        nvml = Nvml()
+        return msgspec.json.encode(GpuReport(installed=nvml.list_gpus(), failure=nvml.failure))
+
+    content = answer_in_child(ask, DRIVER_S)
+    if not content:
+        reason = f"does not answer within {DRIVER_S:g} s" if content is None else "could not be asked"
+        return GpuReport(chosen=os.environ.get(VISIBLE), failure=f"the NVIDIA driver {reason}")
+    report = msgspec.json.decode(content, type=GpuReport)
     return msgspec.structs.replace(report, chosen=os.environ.get(VISIBLE))
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any
 
+from serving.child_answer import answer_in_child
 from serving.errors import InvalidModelConfig
 from serving.tokens.formats import Frame, ToolFormat
 from serving.tokens.grammar import dumps
@@ -35,6 +37,9 @@ The reply to a call is in the next message, between <tool_response> and </tool_r
 
 REASONING = "Reason in plain text before each call, in at most {tokens} tokens."
 """The sentence for a model without thinking."""
+
+RENDER_S, RENDER_BYTES, RENDER_CHARACTERS = 10.0, 2**30, 2**20
+"""Most time and memory of all short conversations, and text of each: a template may loop without end."""
 
 _PROBE = ToolSpec(
     "zqtool",
@@ -71,6 +76,45 @@ class ChatTemplate:
         self._control = re.compile("|".join(map(re.escape, control)))
         self.eos = eos
 
+    def check_limits(self) -> None:
+        """Raise `InvalidModelConfig` if short conversations take too much time, memory or text.
+
+        A child process renders them: a loop inside one expression cannot be interrupted.
+        """
+        if answer_in_child(self._try_short_conversations, RENDER_S, RENDER_BYTES) != b"fits":
+            raise InvalidModelConfig(
+                f"the chat template takes more than {RENDER_S:g} s, {RENDER_BYTES >> 20} MiB of memory or"
+                f" {RENDER_CHARACTERS:,} characters for conversations of at most 4 short messages"
+            )
+
+    def _try_short_conversations(self) -> bytes:
+        """Return `fits` if no conversation of 1 to 4 messages is too large."""
+        system, turns = [{"role": "system", "content": _ANSWER}], _three_turns(_ANSWER)
+        conversations = (turns[:1], system + turns[:1], turns, system + turns)
+        for messages, tools, open_turn in product(conversations, ([], [_PROBE.openai]), (True, False)):
+            try:
+                if len(self.render(messages, tools, open_turn)) > RENDER_CHARACTERS:
+                    return b"too large"
+            except InvalidModelConfig as error:
+                if isinstance(error.__cause__, MemoryError):
+                    return b"too large"
+        return b"fits"
+
+    @cached_property
+    def answer_header(self) -> str:
+        """The text with control tokens that the template writes in the history before each answer, after the
+        generation prompt, such as a channel of gpt-oss; empty if there is none.
+
+        The engine's answer must begin after it. Tags of an empty thought do not count.
+        """
+        messages = _three_turns(_ANSWER)
+        opened, closed = (self.try_render(messages[:1], [], open_turn=is_open) for is_open in (True, False))
+        history = self.try_render(messages, [])
+        header, answer, _ = history[len(opened) :].partition(_ANSWER)
+        has_control = set(self._control.findall(header)) - {"<think>", "</think>"}
+        is_header = answer and has_control and opened != closed and history.startswith(opened)
+        return header if is_header else ""
+
     @cached_property
     def writes_tools(self) -> bool:
         """Whether a prompt has each tool's name, documentation and parameters."""
@@ -95,6 +139,10 @@ class ChatTemplate:
         if tools_in_system and self.writes_tools:
             parts.append(
                 f"has a call format that is none of ours: the tools go into the {where} message as JSON"
+            )
+        if self.answer_header:
+            parts.append(
+                f"writes {self.answer_header!r} before each answer, which each prompt then ends with"
             )
         return f"the chat template {'; it '.join(parts)}" if parts else ""
 

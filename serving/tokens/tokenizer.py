@@ -48,6 +48,7 @@ class ChatTokenizer:
         self._control = {token["content"]: int(token["id"]) for token in added}
         longest_first = sorted(self._control, key=len, reverse=True)
         self.template = ChatTemplate(self._render, longest_first, str(self.huggingface.eos_token))
+        self.template.check_limits()
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens, the same tokenizer encodes every text as ordinary text. That follows a
         # control token, so it never gets the space that some tokenizers put before a prompt's first text.
@@ -78,7 +79,8 @@ class ChatTokenizer:
             template_options: variables of the template (`enable_thinking`).
 
         Returns:
-            The prompt's token ids, and the generation prompt: the text that opens the model's turn.
+            The prompt's token ids, and the generation prompt: the text that opens the model's turn, with the
+            header that the template writes before each answer.
         """
         # While the template runs, a nonce that no text contains replaces control tokens from outside.
         nonce = secrets.token_hex(8)
@@ -102,6 +104,7 @@ class ChatTokenizer:
         closed = self._render(hidden_messages, hidden_tools, False, **template_options)
         if not rendered.startswith(closed):
             raise InvalidModelConfig("the chat template rewrites earlier text when it opens the model's turn")
+        rendered += self.template.answer_header
         hidden = re.compile(f"\ue000{nonce}([0-9]+)\ue001")
         ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
         return ids, rendered[len(closed) :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -13,8 +14,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-TO_ALL = frozenset({signal.SIGTERM, signal.SIGUSR1})
-"""Signals that Slurm sends to every process, including engine and workers."""
+TO_ALL = frozenset({signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1})
+"""Signals that a closed terminal and Slurm send to every process, including engine and workers."""
 
 SIGNALS = (signal.SIGINT, *sorted(TO_ALL))
 
@@ -113,7 +114,7 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
         self._task = task
-        handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
         for number in handled:
             loop.add_signal_handler(number, self._on_signal, number)
         left_s = self._remaining_s()
@@ -152,6 +153,8 @@ class Shutdown:
         self._cancel()
 
     def _on_signal(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
         if self.requested:
             self._give_up()
             # Workers and server watch this process and end with it; the lock becomes stale.
@@ -190,6 +193,13 @@ class Shutdown:
                 f"aborted: {len(self._units)} in flight ({names}); a resumed run restarts episodes and"
                 " continues sleeps"
             )
+
+
+def _leave_terminal() -> None:
+    """Discard further output to a closed terminal, where writing is an error."""
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 @contextmanager

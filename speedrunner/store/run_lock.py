@@ -12,8 +12,8 @@ works without `fcntl`, which is unreliable on network file systems:
 
 For an owner on this machine, the process table shows whether it is alive. Any other owner shows that it is
 alive by touching its file. The file's age is measured with the file system's clock, since clocks of nodes
-differ. A claimant waits while an owner has missed two signs of life and is not stale yet, such as a job's
-former start.
+differ. A date in the future says nothing, so a claimant sets it to now, and the silence counts from there. A
+claimant waits while an owner has missed two signs of life and is not stale yet, such as a job's former start.
 """
 
 from __future__ import annotations
@@ -190,6 +190,8 @@ class RunLock:
             if not tries:
                 raise LockHeld(f"many processes are trying to use {self.path.parent}: try again")
             time.sleep(_PAUSE_S)
+        with explain_errors(self.path, "read"):
+            self._folder = self.path.parent.stat()
         self._last_beat = time.clock_gettime(_CLOCK)
         self._thread.start()
         return self
@@ -207,13 +209,17 @@ class RunLock:
                 self.path.rmdir()
 
     def check(self) -> None:
-        """Raise `LockLost` if another process took over the lock while this one seemed dead.
+        """Raise `LockLost` if another process took over the lock while this one seemed dead, or if another
+        folder is in the place of the locked one.
 
         This is cheap: it looks for the lock only if the last sign of life is old, for example after the
         machine slept.
         """
         if time.clock_gettime(_CLOCK) - self._last_beat > STALE_S / 2:
             self.refresh()
+        with suppress(OSError):  # the write says what is wrong with the file system
+            if not os.path.samestat(self.path.parent.stat(), self._folder):
+                raise LockLost(f"{self.path.parent} was replaced by another folder: nothing more is written")
         if self._lost:
             holder = self._holder()
             by = f"taken over by {_describe(holder)}" if holder else "removed"
@@ -272,7 +278,11 @@ class RunLock:
             probe.touch()
             try:
                 with _ignore(*GONE):
-                    return probe.stat().st_mtime - holder.stat().st_mtime
+                    silence_s = probe.stat().st_mtime - holder.stat().st_mtime
+                    if silence_s < -BEAT_S:
+                        with suppress(PermissionError):  # another user's
+                            os.utime(holder)
+                    return silence_s
                 return 0.0  # the next try reads the new state
             finally:
                 probe.unlink(missing_ok=True)

@@ -112,9 +112,11 @@ CHAT = COUNTS | {
     "tool_calls[0]": put("choices.0.message.tool_calls", [None]),
     "function": put("choices.0.message.tool_calls.0.function", "wait"),
     "function.name": put("choices.0.message.tool_calls.0.function.name", ["wait"]),
-    "function.arguments": put("choices.0.message.tool_calls.0.function.arguments", {}),
+    "function.arguments": put("choices.0.message.tool_calls.0.function.arguments", []),
     "id": put("choices.0.message.tool_calls.0.id", 7),
     "content": put("choices.0.message.content", 7),
+    "content[0]": put("choices.0.message.content", [{"type": "video"}]),
+    "content[0].text": put("choices.0.message.content", [{"type": "text", "text": None}]),
     "reasoning": put("choices.0.message.reasoning", ["hm"]),
     "message": put("choices.0.message", None),
 }
@@ -159,11 +161,19 @@ async def test_what_does_not_fit_is_a_failed_try_that_names_the_field(
             assert json_records.as_record(json_records.encode(row), LedgerRow, "row") == row
 
 
-FIT: dict[str, Edit] = {
-    "a call without an id": drop("choices.0.message.tool_calls.0.id"),
-    "a call whose id is null": put("choices.0.message.tool_calls.0.id", None),
-    "no arguments": put("choices.0.message.tool_calls.0.function.arguments", None),
-    "details that are not reported": count(prompt_tokens_details__cached_tokens=None),
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True},
+    {"type": "text", "text": "I "},
+    {"type": "text", "text": "wait"},
+]
+
+FIT: dict[str, tuple[Edit, dict[str, Any]]] = {
+    "content in parts": (put("choices.0.message.content", PARTS), {"text": "I wait", "reasoning": "hm"}),
+    "a call without an id": (drop("choices.0.message.tool_calls.0.id"), {}),
+    "a call whose id is null": (put("choices.0.message.tool_calls.0.id", None), {}),
+    "no arguments": (put("choices.0.message.tool_calls.0.function.arguments", None), {}),
+    "arguments as an object": (put("choices.0.message.tool_calls.0.function.arguments", {}), {}),
+    "details that are not reported": (count(prompt_tokens_details__cached_tokens=None), {}),
 }
 
 
@@ -171,18 +181,16 @@ FIT: dict[str, Edit] = {
 async def test_what_providers_do_is_read_and_sent_back_as_it_came(
     name: str, tiny_tokenizer: ChatTokenizer, tiny_model_config: ModelConfig
 ) -> None:
-    async with conversation(edited(FIT[name]), "chat", tiny_tokenizer, tiny_model_config) as (
-        talk,
-        _,
-        bodies,
-    ):
+    edit, expected = FIT[name]
+    async with conversation(edited(edit), "chat", tiny_tokenizer, tiny_model_config) as (talk, _, bodies):
         answer = await talk.ask()
         assert answer.call == ToolCall("wait", {})
+        assert msgspec.structs.asdict(answer).items() >= expected.items()
         read_again(answer)
         talk.tell("nothing happens")
         await talk.ask()
         sent, reply = bodies[1]["messages"][1:]
-        assert sent["content"] == ""
+        assert sent["content"] == (PARTS if expected else "")
         assert reply["tool_call_id"] == sent["tool_calls"][0]["id"] == answer.open_calls[0]
         assert answer.open_calls[0]
 

@@ -1,8 +1,9 @@
-"""What a model reads with chat templates of many kinds; tests/golden/chat_templates has the conversations."""
+"""What a model reads with chat templates of ten kinds; tests/golden/chat_templates has the conversations."""
 
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,8 @@ from typing import Literal
 import pytest
 
 from serving.errors import InvalidModelConfig
+from serving.tokens import chat_template
+from serving.tokens.chat_template import ChatTemplate
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
@@ -23,6 +26,7 @@ TOKENS = (
     *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]"),
     *("<|sor|>", "<|eor|>", "<|start_header_id|>", "<|end_header_id|>"),
     *("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+    *("<|start|>", "<|channel|>", "<|message|>", "<|end|>"),
 )
 
 EOS = {
@@ -31,6 +35,7 @@ EOS = {
     "tools_in_user": "<|eot_id|>",
     "python_calls": "<|eot_id|>",
     "other_roles": "<|endoftext|>",
+    "channels": "<|end|>",
 }
 """The token at which the engine ends an answer; otherwise <|im_end|>."""
 
@@ -93,6 +98,38 @@ def test_a_model_reads_its_tools_the_form_of_a_call_and_each_reply(
     text = converse(tokenizer, name).text
     note = tokenizer.template.note(tools_in_system=True)
     golden(f"chat_templates/{name}.txt", f"[{note}]\n{text}\n")
+
+
+ENDLESS = {
+    "loops": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+    "loops for one message": "{% for a in range(9999 if messages|length == 1 else 0) %}"
+    "{% for b in range(9999) %}{% endfor %}{% endfor %}",
+    "output": "{% for a in range(9999) %}{{ 'x' * 10000 }}{% endfor %}",
+    "memory": "{% set n = namespace(x='x') %}{% for a in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_template_without_end_is_refused_in_one_line(
+    name: str, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_template, "RENDER_S", 1.0)
+    monkeypatch.setattr(chat_template, "RENDER_BYTES", 2**28)
+    tokenizer = ChatTokenizer(tiny_folder)
+    tokenizer.huggingface.chat_template = ENDLESS[name] + "{{ messages[0].content }}"
+    message = error_message(tokenizer.template.check_limits, InvalidModelConfig)
+    assert "takes more than 1 s, 256 MiB of memory or 1,048,576 characters for " in message
+
+
+def test_a_template_that_cannot_be_interrupted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*_: object) -> str:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        signal.pause()
+        return ""
+
+    monkeypatch.setattr(chat_template, "RENDER_S", 0.1)
+    with pytest.raises(InvalidModelConfig, match=r"takes more than 0\.1 s"):
+        ChatTemplate(hang, ["<s>"], "<s>").check_limits()
 
 
 def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -243,3 +245,37 @@ def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> Non
         process.send_signal(number)
         assert process.wait() == 128 + number
         assert process.stdout.read() == f"{ABORTED}\n"
+
+
+LOOK = """
+import asyncio, os, sys
+from speedrunner.runs.shutdown import Interrupted, Shutdown
+
+async def work(shutdown):
+    with shutdown.unit("train/0007"):
+        print("begun", flush=True)
+        while not shutdown.requested:
+            await asyncio.sleep(0.01)
+        print("written to a closed terminal", flush=True)
+    shutdown.check()
+
+shutdown = Shutdown(lambda line: print(line, flush=True), patience_s=9.0)
+try:
+    asyncio.run(shutdown.run(work(shutdown)))
+except Interrupted as interrupted:
+    open(sys.argv[1], "w").write(str(interrupted))
+"""
+
+
+@pytest.mark.process
+def test_a_closed_terminal_is_a_signal_like_any_other(tmp_path: Path) -> None:
+    pid, terminal = pty.fork()
+    if not pid:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.execv(sys.executable, [sys.executable, "-c", LOOK, str(tmp_path / "end")])
+    shown = b""
+    while not shown.endswith(b"\n"):  # a terminal closed within a line makes the child's write fail
+        shown += os.read(terminal, 100)
+    os.close(terminal)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert (tmp_path / "end").read_text() == "stopped by SIGHUP"

@@ -135,6 +135,12 @@ class TestStaleLocks:
         with RunLock(path) as lock:
             lock.check()
 
+    def test_a_sign_of_life_in_the_future_counts_from_the_next_claim(self, path, left):
+        move_to_another_machine(path, silent_for=-1e6)
+        with pytest.raises(LockHeld, match=r"on node7 .*expires 120 s .* [01] s ago"), RunLock(path):
+            pass
+        assert abs(owner_file(path).stat().st_mtime - time.time()) < STALE_S
+
     def test_an_owner_that_missed_two_signs_of_life_is_silent(self, path, left):
         move_to_another_machine(path, silent_for=45)
         with pytest.raises(OwnerSilent, match=r"on node7 .*expires 120 s .* 4\d s ago"), RunLock(path):
@@ -175,6 +181,17 @@ class TestLostLocks:
                 slept.__exit__(None, None, None)
                 taker.refresh()
                 taker.check()
+
+    def test_a_link_in_the_place_of_the_locked_folder_is_noticed_before_the_next_write(self, tmp_path):
+        run, other = tmp_path / "run", tmp_path / "other"
+        run.mkdir()
+        other.mkdir()
+        with RunLock(run / "lock") as lock:
+            lock.check()
+            run.rename(tmp_path / "away")
+            run.symlink_to(other)
+            with pytest.raises(LockLost, match="run was replaced by another folder"):
+                lock.check()
 
     def test_a_file_that_nfs_calls_stale_is_gone(self, path, monkeypatch):
         def stale(*args):
