@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import resource
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +15,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from speedrunner.cli.output import say, say_error
-from speedrunner.plain.plain_records import read_table, shorten
+from speedrunner.plain.console import shorten
+from speedrunner.plain.plain_records import read_table
 
 
 class Command(NamedTuple):
@@ -59,15 +59,6 @@ OPEN_FILES = 65_536
 shells allow 1,024. The number is bounded because some programs close every possible one when they start."""
 
 
-HINTS = {
-    **dict.fromkeys(("evaluate", "eval"), "`speedrunner run run.start_from=RUN run.rollouts=0`"),
-    **dict.fromkeys(("train", "resume", "play"), "`speedrunner run`"),
-}
-"""What does the work of commands that do not exist, by their names."""
-
-WRONG_USAGE = 2
-"""Exit status of a command that is not understood."""
-
 READERS = ("show", "compare", "cost", "report", "view", "status", "export")
 """Commands that only read runs, possibly of someone else."""
 
@@ -75,17 +66,12 @@ READERS = ("show", "compare", "cost", "report", "view", "status", "export")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, by default the process's own. Errors for people are one line and exit status 1."""
     raise_open_files()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a login's encoding may lack a character
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         make_app(given)(given, prog_name="speedrunner")
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # its reader has enough (`| head`)
             end.code = 0
-        if end.code == WRONG_USAGE and (hint := _hint(given)):
-            say_error(hint)
         raise
     except Exception as error:
         line = _explain(error, given)
@@ -95,25 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
-def _hint(arguments: Sequence[str]) -> str:
-    """Return what a command that was not understood may have meant; empty if unknown."""
-    if command := HINTS.get(next(iter(arguments), "")):
-        return f"Use {command}."
-    from speedrunner.config.compose import CHOOSERS, GROUPS
-
-    for option, value in zip(arguments, [*arguments[1:], "VALUE"], strict=False):
-        key, is_set, own = option.removeprefix("--").partition("=")
-        if option.startswith("--") and ("." in key or key in {*CHOOSERS, *GROUPS}):
-            return f"A setting has no dashes: write {key}={own if is_set else value}."
-    return ""
-
-
 def _explain(error: Exception, arguments: Sequence[str]) -> str | None:
     """Return the line for a command's error; `None` for a bug, which shows its traceback."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if isinstance(error, (ImportError, MemoryError)) and limit != resource.RLIM_INFINITY:
-        why = str(error).partition("\n")[0] or "there is not enough memory"
-        return f"error: {why}: raise the limit of address space (`ulimit -v`), {limit // 2**20:,} MiB"
     from speedrunner.agents.loop import ToolError
     from speedrunner.library.rules import InvalidSkill
     from speedrunner.store.discovery import DAMAGED, describe, is_for_people

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import structs
 
 from serving.meter import Reconciliation
 from speedrunner.cli.command import carry_out
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.config.condition import ConditionId
 from speedrunner.config.schema import Config
 from speedrunner.plain.console import count_of
 from speedrunner.results.cost_text import checkpoint_lines, reconciliation_line
@@ -106,12 +102,10 @@ def print_runs(
 
 
 def _describe_score(results: Sequence[RunResult]) -> list[str]:
-    """Return a line with the mean score of one condition, or of one stored policy, over the seeds that have
-    finished; none for several, or for one episode."""
+    """Return a line with the mean score of one condition over the seeds that have finished; none for several,
+    or for one episode."""
     from speedrunner.results.conditions import group_runs
 
-    if len({run.config.run.start_from for run in results}) == 1:  # one policy, whatever the seed of its run
-        results = [replace(run, condition=_leave_out_start(run.condition)) for run in results]
     condition, *others = group_runs(results)[0]
     if others or not condition.points:
         return []
@@ -122,7 +116,3 @@ def _describe_score(results: Sequence[RunResult]) -> list[str]:
     ends, span = found.ends, ", {:.0%} interval {:.2f} to {:.2f}"
     around = span.format(CONFIDENCE, *ends) if ends else ""
     return [f"score {found.mean:.2f}{around} ({count_of(len(values), 'seed')}, {found.count} episodes)"]
-
-
-def _leave_out_start(condition: ConditionId) -> ConditionId:
-    return structs.replace(condition, treatment=structs.replace(condition.treatment, start=None))

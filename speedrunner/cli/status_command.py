@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from speedrunner.cli.command import AsJson, Trust
-from speedrunner.cli.output import SafeConsole, say, say_json
+from speedrunner.cli.output import say, say_json
 from speedrunner.cluster.jobs import JobStatus, job_status
 from speedrunner.cluster.status import RunStatus, run_status
 from speedrunner.plain.console import align_columns, describe_seconds
 from speedrunner.store.discovery import runs_below
-
-WATCH_S = 10.0
-"""Seconds between two tables of `--watch`."""
 
 SHOWN = 4
 """Maximum number of runs named per job."""
@@ -28,7 +24,6 @@ def status(
     ] = Path("runs"),
     trust: Trust = None,
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again now and then, until Ctrl-C.")] = False,
 ) -> None:
     """Show the status of runs and their Slurm jobs.
 
@@ -37,18 +32,12 @@ def status(
 
     Example: speedrunner status runs/smoke
     """
-    while True:
-        runs = [run_status(path, trust or []) for path in runs_below(folder)]
-        jobs = job_status(folder)
-        if watch:
-            SafeConsole().clear()  # on a terminal
-        if as_json:
-            say_json({"runs": runs, "jobs": jobs})
-        else:
-            say(*_describe(folder, runs, jobs))
-        if not watch:
-            break
-        time.sleep(WATCH_S)
+    runs = [run_status(path, trust or []) for path in runs_below(folder)]
+    jobs = job_status(folder)
+    if as_json:
+        say_json({"runs": runs, "jobs": jobs})
+    else:
+        say(*_describe(folder, runs, jobs))
     if any(run.state == "damaged" for run in runs):
         raise typer.Exit(1)
 

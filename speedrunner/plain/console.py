@@ -67,7 +67,7 @@ def count_of(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
-def shorten(text: str, limit: int) -> str:
+def shorten(text: str, limit: int = WIDTH) -> str:
     """Return a text of at most `limit` characters; dots replace the end of a longer one."""
     return text if len(text) <= limit else f"{text[: limit - 3].rstrip()}..."
 

@@ -19,10 +19,12 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from speedrunner.plain.console import shorten
+
 Record = TypeVar("Record", bound=msgspec.Struct)
 
-SHOWN_CHARS, SHOWN_PROBLEMS = 80, 10
-"""Characters of a key or value that a message shows, and number of problems."""
+SHOWN_PROBLEMS = 10
+"""Number of problems that a message shows."""
 
 
 def read_table(file: Path) -> list[dict[str, str]]:
@@ -95,11 +97,6 @@ def as_written(value: object) -> str:
     """Return a value as users write it in YAML and on a command line."""
     plain = isinstance(value, str) and value != "" and value.isprintable()
     return str(value) if plain else json.dumps(value, default=str)
-
-
-def shorten(text: str) -> str:
-    """Return the beginning of a text for a message."""
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
 
 
 def _is_record(kind: Any) -> bool:

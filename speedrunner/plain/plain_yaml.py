@@ -9,10 +9,11 @@ from typing import Any
 
 import yaml
 
-from speedrunner.plain.plain_records import as_written, shorten
+from speedrunner.plain.console import shorten
+from speedrunner.plain.plain_records import as_written
 
-MOST_CHARS, MOST_DEPTH, MOST_DIGITS = 2**20, 50, 4300
-"""Most characters of a text, lists and mappings within each other, and characters of an integer."""
+MOST_DEPTH = 50
+"""Most lists and mappings within each other."""
 
 
 class NotPlain(ValueError):
@@ -28,12 +29,6 @@ class _Loader(yaml.CSafeLoader):
         if twice := next((key for key, count in keys.items() if count > 1), None):
             raise NotPlain(f"`{shorten(as_written(twice))}` is set twice")
         return super().construct_mapping(node, deep)
-
-    def construct_scalar(self, node: Any) -> Any:
-        """Refuse an integer that is too long for Python."""
-        if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MOST_DIGITS:
-            raise NotPlain(f"a number has {len(node.value):,} digits; at most {MOST_DIGITS:,} are read")
-        return super().construct_scalar(node)
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -74,8 +69,6 @@ def read_yaml(text: str) -> Any:
 
     Raises `NotPlain`.
     """
-    if len(text) > MOST_CHARS:
-        raise NotPlain(f"it has {len(text):,} characters; at most {MOST_CHARS:,} are read")
     try:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):

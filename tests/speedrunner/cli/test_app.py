@@ -36,18 +36,11 @@ from tests.scripted_runs import (
     in_process,
     keys,
     script,
-    speedrunner,
     walker,
 )
 from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.process
-
-
-def test_a_character_that_the_login_s_encoding_lacks_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
-    done = speedrunner("run", "run.roll→uts=3")
-    assert (done.returncode, "run.roll?uts" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
 
 
 def test_a_reader_that_has_enough_ends_a_command_well() -> None:
@@ -144,12 +137,10 @@ class TestCommands:
 
         run = corridor(script(actor), "method=react", "run.rollouts=0", "run.test_episodes=8", "env.test=8")
         run.settings.append("model.actor.max_calls=1")
-        both = "score 0.75, 95% interval -0.45 to 1.95 (2 seeds, 16 episodes)\n"  # on the same tasks
-        assert run.cli("run.seed=0,1").stdout.endswith(both)
+        done = run.cli("run.seed=0,1")  # on the same tasks
+        assert done.stdout.endswith("score 0.75, 95% interval -0.45 to 1.95 (2 seeds, 16 episodes)\n")
         seeds = [f"{run.dir}-seed{seed}" for seed in (0, 1)]
         assert [load(path).settings.run.seed for path in seeds] == [0, 1]
-        run.name = "stored"
-        assert run.cli("run.seed=0,1", f"run.start_from={seeds[0]}").stdout.endswith(both)
         runs = run.sweep("- run.seed=0\n")
         is_broken = True
         (file := run.folder / "list.yaml").write_text("- run.seed=0\n- run.seed=1\n")

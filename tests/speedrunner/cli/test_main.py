@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 
 import pytest
 
-from speedrunner.cli import app
 from speedrunner.cli.__main__ import main
 from tests.scripted_runs import complaint, in_process
 
@@ -37,14 +35,3 @@ def test_a_name_that_is_too_long_for_a_file_is_one_line(words: str) -> None:
         in_process(*words.replace("NAME", "x" * 300).split(), "env=babyai", "model=tiny-random")
     )
     assert error.startswith("this name is too long for a file: xxx")
-
-
-@pytest.mark.parametrize("error", [MemoryError(), ImportError("numpy cannot be imported\n\nsee above")])
-def test_what_fails_by_a_limit_of_address_space_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (2**29, 2**29))
-    line = app._explain(error, [])
-    assert line is not None
-    assert line.endswith(": raise the limit of address space (`ulimit -v`), 512 MiB")
-    assert "\n" not in line
