@@ -1,6 +1,6 @@
 """Parts of pages: templates, links, badges, numbers, tables, and what all pages of a run share.
 
-All parts of HTML escape every text and remove control characters.
+All parts of HTML escape every text; `render` also writes out the control characters of a whole page.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from math import floor, inf, log10
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.pages import shown_code
 from speedrunner.plain.console import visible
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData
 from speedrunner.store.run_lock import owner_of
+
+Context = dict[str, Any]
 
 UNKNOWN = "–"
 
@@ -38,10 +41,18 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.globals |= {"badge": badge, "fold": fold}
+    filters = ("count_calls", "count_tokens", "cut", "describe_edit", "describe_result", "highlight")
+    filters += ("limit_calls", "list_texts", "write_call")
+    environment.filters |= {name: getattr(shown_code, name) for name in filters}
+    environment.filters |= {"turn_link": turn_link, "show_number": show_number}
     return environment
+
+
+def render(template: str, context: Context) -> str:
+    """Return a page, in which control characters of all texts are escaped."""
+    return visible(templates().get_template(template).render(context))
 
 
 def stylesheet() -> str:
@@ -51,20 +62,20 @@ def stylesheet() -> str:
 
 def link(address: str, text: object) -> Markup:
     """Return a link."""
-    return Markup('<a href="{}">{}</a>').format(address, visible(str(text)))
+    return Markup('<a href="{}">{}</a>').format(address, text)
 
 
 def element(tag: str, kind: str, text: str) -> Markup:
     """Return a text in an element of a class."""
-    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, kind, visible(text))
+    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, kind, text)
 
 
 def fold(text: str) -> Markup:
     """Return a text of which a page shows two lines and a link to the rest, if it is long."""
     if len(text) <= LONG:
-        return Markup("{}").format(visible(text))
+        return escape(text)
     long = '<details class="long"><summary><span>{}</span> <b>more</b></summary></details>'
-    return Markup(long).format(visible(text))
+    return Markup(long).format(text)
 
 
 def badge(kind: str, text: str) -> Markup:
@@ -104,7 +115,7 @@ def show_cell(cell: Any, column: str = "", decimals: int | None = None) -> str:
     """Return a cell as text; markup stays."""
     if cell is None or isinstance(cell, int | float):
         return show_number(cell, column, decimals)
-    return cell if isinstance(cell, Markup) else visible(str(cell))
+    return cell if isinstance(cell, Markup) else str(cell)
 
 
 def html_table(
@@ -132,11 +143,6 @@ def html_table(
 
 TURNS = 100
 """Turns of an episode on one page."""
-
-CHARS = 50_000
-"""Characters of one text on a page."""
-
-Context = dict[str, Any]
 
 
 class NotFound(Exception):
@@ -210,8 +216,3 @@ def count_terminations(terminations: Iterable[str]) -> str:
 def turn_link(turn: int) -> str:
     """Return the address of a turn, from 1, next to the pages of its episode or sleep."""
     return f"{(turn - 1) // TURNS + 1}.html#turn-{turn}"
-
-
-def cut(text: str, chars: int = CHARS) -> str:
-    """Return a text of at most `chars` characters as it is, and the start of a longer one with its length."""
-    return text if len(text) <= chars else f"{text[:chars]} … ({len(text):,} characters)"

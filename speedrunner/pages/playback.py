@@ -22,8 +22,7 @@ from envs import TextEnv
 from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.pages.html_parts import cut
-from speedrunner.pages.shown_code import describe_result, highlight
+from speedrunner.pages.shown_code import cut, describe_result, highlight
 from speedrunner.plain.console import shorten, visible
 from speedrunner.runs.stored_setup import usable
 from speedrunner.store.policies import InvalidPolicy

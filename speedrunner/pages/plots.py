@@ -58,8 +58,7 @@ class Look(NamedTuple):
 
 _DOTTED, _DASHED, _DASH_DOT = (0, (1, 1.4)), (0, (4, 1.6)), (0, (5, 1.4, 1, 1.4))
 _LONG, _LONG_DOT = (0, (8, 2)), (0, (8, 1.6, 1, 1.6))
-_SHORT, _TWO_DOTS = (0, (2, 1.2)), (0, (5, 1.4, 1, 1.4, 1, 1.4))
-_THREE_DOTS = (0, (5, 1.4, 1, 1.4, 1, 1.4, 1, 1.4))
+_SHORT, _THREE_DOTS = (0, (2, 1.2)), (0, (5, 1.4, 1, 1.4, 1, 1.4, 1, 1.4))
 
 LOOKS: dict[Treatment | None, Look] = {
     REACT: Look("#797979", _DOTTED, "o"),
@@ -171,9 +170,7 @@ def show_panel(panel: Panel, title: str) -> Markup:
 def show_svg(content: bytes, title: str) -> Markup:
     """Return an SVG file as an image within a page. It loads nothing and shares no ids with the page."""
     data = base64.b64encode(content).decode()
-    return Markup('<img class="plot" alt="{}" src="data:image/svg+xml;base64,{}">').format(
-        visible(title), data
-    )
+    return Markup('<img class="plot" alt="{}" src="data:image/svg+xml;base64,{}">').format(title, data)
 
 
 def choose_looks(series: Iterable[Series]) -> dict[str, Look]:

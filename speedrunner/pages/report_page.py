@@ -16,10 +16,10 @@ from speedrunner.pages.html_parts import (
     count_decimals,
     count_terminations,
     html_table,
+    render,
     show_cell,
     show_number,
     stylesheet,
-    templates,
 )
 from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status, count_of
@@ -260,34 +260,31 @@ def page(title: str, collected: Collected, figures: Sequence[tuple[ReportFigure,
         ("paper", "Compared with the paper", [table for table in tables if "paper" in table.columns]),
         ("tables", "All numbers", [table for table in tables if "paper" not in table.columns]),
     )
-    return (
-        templates()
-        .get_template("report.jinja")
-        .render(
-            title=title,
-            written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-            counts=count_contents(collected.conditions),
-            conditions=html_table(*collected.overview, label="All conditions"),
-            figures=[(figure, show_svg(svg, figure.title)) for figure, svg in figures],
-            sentences=summarize(collected.conditions),
-            verdicts={
-                verdict: [claim for claim in judged if claim.verdict == verdict] for verdict in VERDICTS
-            },
-            badges=VERDICTS,
-            caveat=lambda claim: _caveat(claim, runs),
-            interval=_interval,
-            sections=[section for section in sections if section[2]],
-            rows=ROWS,
-            html_table=html_table,
-            runs=runs,
-            run_table=_run_table(runs),
-            changes=[f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
-            caveats=collected.caveats,
-            notes=collected.notes,
-            problems=collected.problems,
-            style=Markup(stylesheet()),
-        )
-    )
+    context = {
+        "title": title,
+        "written": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        "counts": count_contents(collected.conditions),
+        "conditions": html_table(*collected.overview, label="All conditions"),
+        "figures": [(figure, show_svg(svg, figure.title)) for figure, svg in figures],
+        "sentences": summarize(collected.conditions),
+        "verdicts": {
+            verdict: [claim for claim in judged if claim.verdict == verdict] for verdict in VERDICTS
+        },
+        "badges": VERDICTS,
+        "caveat": lambda claim: _caveat(claim, runs),
+        "interval": _interval,
+        "sections": [section for section in sections if section[2]],
+        "rows": ROWS,
+        "html_table": html_table,
+        "runs": runs,
+        "run_table": _run_table(runs),
+        "changes": [f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
+        "caveats": collected.caveats,
+        "notes": collected.notes,
+        "problems": collected.problems,
+        "style": Markup(stylesheet()),
+    }
+    return render("report.jinja", context)
 
 
 def _keep_measured(table: Table) -> Table:

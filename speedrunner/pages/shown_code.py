@@ -10,20 +10,25 @@ from functools import lru_cache
 import msgspec
 from markupsafe import Markup, escape
 
+from serving.usage import Usage
 from speedrunner.agents.reading import result_text
 from speedrunner.library.library import Library
-from speedrunner.pages.html_parts import cut
 from speedrunner.plain.console import visible
 from speedrunner.store.records import CallNode, Edit
 
 CALLS = 200
 """Calls below a turn's call that its page shows."""
 
-TEXT_CHARS, LONG_CHARS = 8_000, 80
-"""Characters of a shown text, and of an argument that is shown within its call."""
+CHARS, TEXT_CHARS, LONG_CHARS = 50_000, 8_000, 80
+"""Characters of one text on a page, of a text of a call, and of an argument that is shown within its call."""
 
 CODE = ("code", "source")
 """Arguments that are shown as code, whatever their length."""
+
+
+def cut(text: str, chars: int = CHARS) -> str:
+    """Return a text of at most `chars` characters as it is, and the start of a longer one with its length."""
+    return text if len(text) <= chars else f"{text[:chars]} … ({len(text):,} characters)"
 
 
 def limit_calls(node: CallNode) -> CallNode:
@@ -42,13 +47,21 @@ def count_calls(node: CallNode) -> int:
     return node.omitted + sum(1 + call.omitted for call in node.below())
 
 
+def count_tokens(usage: Usage) -> str:
+    """Return the numbers of tokens by class."""
+    prompt = f"{usage.uncached:,} uncached, {usage.cached:,} cached"
+    return f"{prompt}, {usage.reasoning:,} reasoning, {usage.action:,} action tokens"
+
+
 def list_texts(node: CallNode) -> dict[str, str]:
     """Return the arguments that are shown apart from their call, by parameter: code and long values."""
-    texts = {name: repr(value) for name, value in node.arguments.items() if len(repr(value)) > LONG_CHARS}
+    texts = {}
     for name, value in node.arguments.items():
         if isinstance(value, str) and (name in CODE or "\n" in value):
-            texts[name] = value
-    return {name: cut(text, TEXT_CHARS) for name, text in texts.items()}
+            texts[name] = cut(value, TEXT_CHARS)
+        elif len(shown := repr(value)) > LONG_CHARS:
+            texts[name] = cut(shown, TEXT_CHARS)
+    return texts
 
 
 def write_call(node: CallNode) -> str:

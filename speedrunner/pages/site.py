@@ -19,17 +19,8 @@ import msgspec
 
 from speedrunner.pages import folder_pages, library_pages
 from speedrunner.pages.episode_page import episode_page, episodes_page
-from speedrunner.pages.html_parts import Context, NotFound, cut, stylesheet, templates, turn_link
+from speedrunner.pages.html_parts import Context, NotFound, render, stylesheet
 from speedrunner.pages.run_page import run_page
-from speedrunner.pages.shown_code import (
-    count_calls,
-    describe_edit,
-    describe_result,
-    highlight,
-    limit_calls,
-    list_texts,
-    write_call,
-)
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, describe, runs_below
 from speedrunner.store.files import OUTPUT_MODE, explain_errors, whole_folder
@@ -85,12 +76,6 @@ class Site:
         self._folder = folder
         self._open: Callable[[Path], RunData] = load
         self._runs: dict[str, Path] = {}
-        self._templates = templates()
-        self._templates.filters |= {"highlighted": highlight, "capped": cut, "turn_link": turn_link}
-        self._templates.filters |= {
-            function.__name__: function
-            for function in (limit_calls, count_calls, list_texts, write_call, describe_edit, describe_result)
-        }
 
     def answer(self, path: str) -> Answer:
         """Return the page at an address, such as `runs/demo/train/0007/1.html`. If it does not exist, or a
@@ -151,7 +136,7 @@ class Site:
 
     def _page(self, path: str, template: str, context: Context) -> Answer:
         made: dict[str, Any] = {"root": "../" * path.count("/"), "policy": POLICY}
-        return Answer(self._templates.get_template(template).render(made | context).encode())
+        return Answer(render(template, made | context).encode())
 
 
 def make_address(parts: tuple[str, ...]) -> str:
