@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+import pandas
 import typer
 from msgspec import to_builtins
 
 from serving.gpu_check import require_gpus
 from serving.sizing import fit
 from speedrunner.bench import measurement
-from speedrunner.bench.caching import measure_caching
+from speedrunner.bench.caching import SAVINGS, BlockCost, compare_savings, measure_caching
 from speedrunner.bench.engine import completions_api, open_engine, playing_setup
 from speedrunner.bench.forced_answers import compare_run
 from speedrunner.bench.gpu.steps import describe_environment, play_steps, steps_of
@@ -20,13 +22,15 @@ from speedrunner.bench.measurement import Measurement, as_text
 from speedrunner.bench.probes import measure_tools, probe_cache
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.bench.token_costs import measure_units, summarize
-from speedrunner.cli.caching_files import caching_files
 from speedrunner.cli.command import AsJson, EngineOverrides, RunPath, Trust, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.pages.plots import LOOKS, Panel, ReportFigure, Series, draw_files
 from speedrunner.plain.console import Status
 from speedrunner.plain.plain_yaml import write_yaml
+from speedrunner.results.inference import Estimate
+from speedrunner.results.writing import table_files, table_of
 from speedrunner.runs.setup import Setup, choose_model_config, set_up
 from speedrunner.runs.stored_setup import compose_stored
 from speedrunner.store.files import write_folder
@@ -157,6 +161,29 @@ def caching(
     if out is not None:
         write_folder(out, caching_files(measured.facts["blocks"]))
         say_error(f"table and figure were written to {out}")
+
+
+def caching_files(costs: Sequence[BlockCost]) -> dict[str, bytes]:
+    """Return the table of savings of measured blocks and its figure, by path; no figure without a saving.
+
+    The figure shows the share of `seconds` that a `warm` cache saves. It has a row for each environment and a
+    panel for each number in flight. A band opens from the mean at rollout 0 to the interval of the change,
+    which is paired within a run.
+    """
+    savings = list(compare_savings([cost for cost in costs if not cost.disturbed]))
+    table = table_of("caching_savings", "", pandas.DataFrame(savings, columns=SAVINGS))
+    treatments = {str(treatment): treatment for treatment in LOOKS}
+    rows: dict[str, dict[int, Panel]] = {}
+    for one in (one for one in savings if (one["cost"], one["cache"]) == ("seconds", "warm")):
+        method, count = one["method"], one["runs"]
+        low, high = (None if one[end] is None else one["before"] + one[end] for end in ("low", "high"))
+        means = Estimate(one["before"], None, None, count), Estimate(one["after"], low, high, count)
+        series = Series(method, [0, one["rollouts"]], means, treatments.get(method), one["by_run"])
+        title = f"{one['environment']}, {one['in_flight']} in flight"
+        panel = Panel(title, "training rollouts", "share of time saved", [])
+        rows.setdefault(one["environment"], {}).setdefault(one["in_flight"], panel).series.append(series)
+    figure = ReportFigure(table.name, "", "", [[*panels.values()] for panels in rows.values()])
+    return table_files([table]) | (draw_files(figure) if rows else {})
 
 
 def tokens(

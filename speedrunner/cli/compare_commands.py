@@ -29,12 +29,15 @@ from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import add_costs, frame_checkpoints
-from speedrunner.results.pairing import Compared, note_code, note_run, split_conditions
+from speedrunner.results.pairing import Compared, list_task_differences, note_code, note_run, split_conditions
 from speedrunner.results.pricing import RuleName, busy_seconds, price_book, price_caveats
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load
+
+TASKS = 10
+"""Test tasks that differ most which are printed."""
 
 HEAD = ("", "", "mean", "interval", "against A", "its interval", "pairs")
 MORE = "Every checkpoint and run, what the columns mean, prices and changes of code: --all"
@@ -47,7 +50,7 @@ def compare(
     ],
     prices: PriceList = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Print every checkpoint and run, and explain the numbers.")
+        bool, typer.Option("--all", help="Print every checkpoint, run and differing task, and explain.")
     ] = False,
 ) -> None:
     """Compare conditions over seeds, or print the learning curve of one.
@@ -58,12 +61,9 @@ def compare(
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
-    paths = [path.resolve() for path in runs]
-    if twice := next((path for place, path in enumerate(runs) if path.resolve() in paths[:place]), None):
-        raise InvalidConfig(f"{twice} is named twice: name each run once")
-    loaded = [load(path) for path in runs]
+    loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = [run_costs(run, price_book(run, prices)) for run in loaded]
-    framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
+    framed = [frame_run(run, priced, str(run.path)) for run, priced in zip(loaded, costs, strict=True)]
     sides = split_conditions(framed)
     if len(sides) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(sides)} conditions at once: name at most {len(ascii_uppercase)}")
@@ -95,6 +95,8 @@ def compare(
             " are of test episodes; `speedrunner cost` shows those of rollouts and sleeps.",
             *(line for run in framed[1:] if (line := note_code(run, framed[0]))),
         )
+        for place in range(1, len(sides)):
+            say(*_list_tasks(sides, place, found[-1].rollouts))
 
 
 def _describe_sides(sides: Sequence[Condition]) -> Iterator[str]:
@@ -161,6 +163,19 @@ def _table(found: Sequence[Compared], sides: Sequence[Condition], everything: bo
     yield head
     for heading, line in zip(above, lines, strict=True):
         yield from (*heading, line)
+
+
+def _list_tasks(sides: Sequence[Condition], place: int, point: int) -> list[str]:
+    """Return the test tasks with the largest differences in score from the first side, each with an episode
+    of both sides."""
+    tasks = list_task_differences(sides[0], sides[place], point)
+    differing = [task for task in tasks if task.difference]
+    rows, episodes = [("task", "A", ascii_uppercase[place])], []
+    for one in differing[:TASKS]:
+        rows.append((f"{one.task.name} {one.task.index}", *(f"{score:.3f}" for score in one.scores)))
+        episodes.append(", ".join(" ".join(played[0]) for played in one.episodes))
+    count = f"{len(differing)} of {len(tasks)} tasks differ in score:"
+    return ["", count, *align_columns(rows, notes=episodes)]
 
 
 def _cells(estimate: Estimate | None, digits: int, sign: str = "") -> tuple[str, str]:

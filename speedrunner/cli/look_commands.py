@@ -73,14 +73,11 @@ def _list_episodes(run: RunData) -> Iterator[str]:
     )
     if not rows:
         return
-    reasons = [_reason(run, row) for row in failed] + [""] * (len(rows) - len(failed))
+    played = map(run.find, failed)
+    reasons = ["" if trajectory is None else describe_failure(trajectory) for trajectory in played]
+    reasons += [""] * (len(rows) - len(failed))
     yield from align_columns([HEAD, *map(_cells, rows)], left=2, notes=reasons)
     yield f"One episode, turn by turn: speedrunner show {run.path} {rows[0].episode}"
-
-
-def _reason(run: RunData, row: EpisodeRow) -> str:
-    trajectory = run.find(row)
-    return "" if trajectory is None else describe_failure(trajectory)
 
 
 def _cells(row: EpisodeRow) -> tuple[str, ...]:

@@ -152,9 +152,6 @@ def sweep(
     """
     what = what or []
     if power is not None:
-        options = {"--json": as_json, "--dry-run": dry_run, "--dir": folder, "--part": part, "--jobs": jobs}
-        if others := [*what, *(name for name, given in options.items() if given)]:
-            raise InvalidConfig(f"--power reads finished runs and plays none: leave out {' '.join(others)}")
         from speedrunner.results.power import power_lines  # pandas and scipy take seconds to import
 
         say(*power_lines(power, prices))

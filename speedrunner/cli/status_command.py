@@ -14,9 +14,6 @@ from speedrunner.cluster.status import RunStatus, run_status
 from speedrunner.plain.console import align_columns, describe_seconds
 from speedrunner.store.discovery import runs_below
 
-SHOWN = 4
-"""Maximum number of runs named per job."""
-
 
 def status(
     folder: Annotated[
@@ -72,7 +69,7 @@ def _describe_job(job: JobStatus, left: list[str]) -> str:
     where = f" on {job.nodes}" if job.nodes else reason
     again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
-    names = ", ".join(Path(run).name for run in left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")
+    names = ", ".join(Path(run).name for run in left)
     return f"job {job.job}: {state}; not finished: {names or 'none'}; log: {job.log}"
 
 

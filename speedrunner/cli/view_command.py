@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.output import say, say_error, waiting_line
-from speedrunner.pages.site import ADDRESS, Site, listen, serve, write_pages
+from speedrunner.pages.site import ADDRESS, Site, make_server, write_pages
 from speedrunner.plain.console import count_of
 from speedrunner.store.files import StorageError
 
@@ -47,11 +47,12 @@ def view(
         for path, problem in problems.items():
             say_error(f"error: {path} was left out: {problem}")
         raise typer.Exit(1 if problems else 0)
-    listener, token = listen(port), secrets.token_urlsafe(16)
+    token = secrets.token_urlsafe(16)
+    server = make_server(site, token, port)
     first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""
     try:
         say_error("Press Ctrl-C to stop")
-        say(f"http://{ADDRESS}:{listener.getsockname()[1]}/{token}/{first}")
-        serve(site, token, listener)
+        say(f"http://{ADDRESS}:{server.server_port}/{token}/{first}")
+        server.serve_forever()
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

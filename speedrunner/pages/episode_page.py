@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from speedrunner.agents.reading import task_line
@@ -21,7 +19,6 @@ from speedrunner.pages.html_parts import (
 from speedrunner.pages.playback import (
     CREDITS,
     DRAWN,
-    PlaybackStep,
     list_modules,
     list_steps,
     make_playback,
@@ -94,7 +91,7 @@ def find_episode(run: RunData, key: str) -> Trajectory:
 def episode_page(run: RunData, key: str, page: int) -> Context:
     """Return some turns of an episode, and what is above them. Raises `NotFound`."""
     trajectory = find_episode(run, key)
-    part = page_part(trajectory.turns, page, TURNS)
+    part = page_part(trajectory.turns, page)
     first = part["first"]
     keys = sorted(row.episode for row in run.rows)
     at = keys.index(trajectory.episode) if trajectory.episode in keys else None
@@ -165,12 +162,7 @@ def _make_playback(run: RunData, trajectory: Trajectory, first: int) -> Context 
     return {
         "data": make_playback(shown, list_modules(run, trajectory), pictures),
         "last": len(shown),
-        "error": _find_error(shown),
+        "error": next((at for at, step in enumerate(shown, start=1) if step.node.failed), 0),
         "starts": starts,
         "pictured": trajectory.task.env in DRAWN,
     }
-
-
-def _find_error(steps: Sequence[PlaybackStep]) -> int:
-    """Return the position of the first step that failed; 0 without one."""
-    return next((at for at, step in enumerate(steps, start=1) if step.node.failed), 0)

@@ -149,8 +149,8 @@ class NotFound(Exception):
     """The page does not exist."""
 
 
-def page_part(items: Sequence[Any], page: int, size: int) -> Context:
-    """Return one page of a list for its template.
+def page_part(items: Sequence[Any], page: int) -> Context:
+    """Return one page of a list of turns for its template.
 
     Returns:
         `shown`: the page's items; `first`: the number of the first one, from 1; `count`: the number of all
@@ -158,12 +158,12 @@ def page_part(items: Sequence[Any], page: int, size: int) -> Context:
 
     Raises `NotFound`: the list has fewer pages.
     """
-    pages = max(-(-len(items) // size), 1)
+    pages = max(-(-len(items) // TURNS), 1)
     if not 1 <= page <= pages:
         raise NotFound(f"it has {pages} pages")
-    first = (page - 1) * size
+    first = (page - 1) * TURNS
     return {
-        "shown": items[first : first + size],
+        "shown": items[first : first + TURNS],
         "first": first + 1,
         "count": len(items),
         "page": page,

@@ -6,7 +6,7 @@ import msgspec
 
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.library import Library
-from speedrunner.pages.html_parts import TURNS, Context, NotFound, heading, html_table, link, page_part
+from speedrunner.pages.html_parts import Context, NotFound, heading, html_table, link, page_part
 from speedrunner.pages.shown_code import compare_libraries, compare_texts, highlight
 from speedrunner.results.skill_table import frame_skills, skill_history
 from speedrunner.results.writing import list_rows
@@ -85,7 +85,7 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         "sleeps": {sleep.sleep for sleep in run.sleeps},
         "numbers": _list_numbers(record),
         "versions": run.policies.versions(),
-        **page_part(list_turns(record), page, TURNS),
+        **page_part(list_turns(record), page),
     }
 
 

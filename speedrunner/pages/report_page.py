@@ -120,17 +120,12 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         notes=[
             *notes,
             *note_left_out(conditions),
-            *note_worlds(runs),
+            *[caption("crafter")] * any(run.condition.env.name == "crafter" for run in runs),
             *compare_plans(runs, judged, prices),
         ],
         caveats=sorted(caveats),
         problems=problems,
     )
-
-
-def note_worlds(runs: Sequence[RunResult]) -> list[str]:
-    """Return a line on Crafter's worlds without a diamond; none without a run of Crafter."""
-    return [caption("crafter")] * any(run.condition.env.name == "crafter" for run in runs)
 
 
 def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:

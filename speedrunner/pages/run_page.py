@@ -1,7 +1,8 @@
-"""A run's page: its checkpoints with curves, its sleeps and terminations."""
+"""The list of runs, and a run's page: its checkpoints with curves, its sleeps and terminations."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from speedrunner.config.condition import Treatment
 from speedrunner.pages.html_parts import (
     Context,
     Share,
+    badge,
     count_terminations,
     element,
     fold,
@@ -32,7 +34,7 @@ from speedrunner.results.means import Spread, add_costs, average_tests
 from speedrunner.results.pricing import price_book
 from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
-from speedrunner.store.run_data import RunData
+from speedrunner.store.run_data import RunData, load
 
 Row = Mapping[str, Any]
 
@@ -60,6 +62,43 @@ SHARES = ("limited", "thought_cut", "cached_share")
 
 UNUSUAL = ("unscored", "refused", "thought_cut", "silent")
 """Columns that are also left out if all values are 0."""
+
+
+def runs_page(runs: Mapping[str, Path]) -> Context:
+    """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
+    top = os.path.commonpath([path.resolve().parent for path in runs.values()]) if runs else ""
+    rows: list[list[Any]] = []
+    notes = set[str]()
+    for slug, path in runs.items():
+        name = link(f"runs/{slug}/index.html", os.path.relpath(path.resolve(), top))
+        try:
+            run = load(path)
+            points = list_rows(average_tests(frame_episodes(run.rows), run.settings.run.test_episodes))
+            head = heading(run)
+        except DAMAGED as error:
+            problem = element("p", "problem", damage(path, error))
+            rows.append([name, None, None, None, badge("bad", "damaged") + problem, None, None, None])
+            continue
+        notes.update(head["caveats"])
+        last: dict[str, Any] = next((point for point in reversed(points) if point["complete"]), {})
+        unfinished = [
+            f"{point['episodes']}/{point['planned']} at {point['checkpoint']}"
+            for point in points
+            if not point["complete"]
+        ]
+        rows.append(
+            [
+                name,
+                *(last.get(name) for name in ("score", "output", "checkpoint")),
+                badge(head["status"]["kind"], head["status"]["text"]),
+                head["condition_name"],
+                len(run.rows),
+                ", ".join(unfinished) or None,
+            ]
+        )
+    columns = ("run", "score", "output tokens", "rollouts", "status", "condition", "episodes", "evaluating")
+    table = html_table(columns, rows, label="Runs", kind="runs sortable")
+    return {"table": table, "count": len(runs), "caveats": sorted(notes)}
 
 
 def run_page(run: RunData) -> Context:

@@ -7,27 +7,26 @@ import hmac
 import html
 import os
 import re
-import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from speedrunner.pages import folder_pages, library_pages
+from speedrunner.pages import library_pages
 from speedrunner.pages.episode_page import episode_page, episodes_page
-from speedrunner.pages.html_parts import Context, NotFound, render, stylesheet
-from speedrunner.pages.run_page import run_page
-from speedrunner.results.pairing import CannotCompare
+from speedrunner.pages.html_parts import Context, NotFound, render
+from speedrunner.pages.run_page import run_page, runs_page
 from speedrunner.store.discovery import DAMAGED, describe, runs_below
 from speedrunner.store.files import OUTPUT_MODE, explain_errors, whole_folder
 from speedrunner.store.run_data import RunData, load
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
 
 HTML, SCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
 ASSETS = {"style.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.js": SCRIPT}
@@ -39,7 +38,6 @@ POLICY = (
 """The Content-Security-Policy of every page."""
 
 RUN = r"runs/(?P<run>[\w.-]+)"
-SIDE = r"[\w.-]+"
 NUMBER = r"[1-9]\d{0,8}"
 EPISODE = rf"{RUN}/(?P<episode>train/\d{{4,}}|test/\d{{4,}}/\d{{4,}}|sleep/\d{{4,}}/again/\d{{4,}})"
 
@@ -49,8 +47,9 @@ RUN_PAGES: tuple[tuple[str, str, Callable[..., Context]], ...] = (
     (rf"{RUN}/skills\.html", "skills.jinja", library_pages.skills_page),
     (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", "library.jinja", library_pages.version_page),
     (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", "sleep.jinja", library_pages.sleep_page),
+    (rf"{EPISODE}/(?P<page>{NUMBER})\.html", "episode.jinja", episode_page),
 )
-"""Addresses, templates, and functions of a run and the address's other numbers, which return the content."""
+"""Addresses, templates, and functions of a run and the address's other parts, which return the content."""
 
 LINK = re.compile(rb' href="([^"?#]+)')
 """Addresses of pages."""
@@ -82,7 +81,7 @@ class Site:
         run's files are damaged, return a page that says so."""
         try:
             return self._answer(path)
-        except (NotFound, CannotCompare) as error:
+        except NotFound as error:
             return self._problem(path, 404, error)
         except DAMAGED as error:
             return self._problem(path, 500, error)
@@ -103,25 +102,15 @@ class Site:
 
     def _answer(self, path: str) -> Answer:
         if path in ASSETS:
-            content = (files(__package__) / "templates" / path).read_text(encoding="utf-8")
-            return Answer((stylesheet() if path == "style.css" else content).encode(), ASSETS[path])
+            return Answer((files(__package__) / "templates" / path).read_bytes(), ASSETS[path])
         if path == "index.html":
-            return self._page(path, "runs.jinja", folder_pages.runs_page(self.runs()))
+            return self._page(path, "runs.jinja", runs_page(self.runs()))
         for pattern, template, make in RUN_PAGES:
             if match := re.fullmatch(pattern, path, re.ASCII):
-                run, *numbers = match.groups()
-                return self._page(path, template, make(self._load(run), *map(int, numbers)))
-        if match := re.fullmatch(rf"{EPISODE}/(?P<page>{NUMBER})\.html", path, re.ASCII):
-            context = episode_page(self._load(match["run"]), match["episode"], int(match["page"]))
-            return self._page(path, "episode.jinja", context)
-        sides = re.fullmatch(rf"compare/({SIDE})/({SIDE})\.html", path, re.ASCII)
-        if not sides and path != "compare.html":
-            raise NotFound("no such page")
-        compared = folder_pages.Comparable(self.runs(), make_address)
-        if sides:
-            context = folder_pages.comparison_page(compared, sides[1], sides[2], "../" * path.count("/"))
-            return self._page(path, "comparison.jinja", context)
-        return self._page(path, "compare.jinja", folder_pages.conditions_page(compared))
+                run, *parts = match.groups()
+                numbers = [int(part) if part.isdigit() else part for part in parts]
+                return self._page(path, template, make(self._load(run), *numbers))
+        raise NotFound("no such page")
 
     def _load(self, slug: str) -> RunData:
         path = self.runs().get(slug)
@@ -201,46 +190,36 @@ class PortInUse(Exception):
     """Another process uses the port."""
 
 
-def listen(port: int) -> socket.socket:
-    """Return a socket on the loopback address; `port` 0: any free port. Raises `PortInUse`."""
+def make_server(site: Site, token: str, port: int) -> HTTPServer:
+    """Return a server of a site's pages below `/TOKEN/` on the loopback address; `port` 0: any free port.
+
+    It refuses other tokens. Raises `PortInUse`.
+    """
+    lock = Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given, _, path = unquote(urlsplit(self.path).path).removeprefix("/").partition("/")
+            if hmac.compare_digest(given.encode(), token.encode()):
+                with lock:  # one person reads: pages need not be safe in threads
+                    answer = site.answer(path or "index.html")
+            else:
+                why = "the address lacks its token: use the one that `speedrunner view` printed\n"
+                answer = Answer(why.encode(), "text/plain", 403)
+            self.send_response_only(answer.status)
+            for name, value in {**HEADERS, "Content-Type": answer.kind}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with suppress(ConnectionError):  # the browser has left the page
+                self.wfile.write(answer.content)
+
+        def log_message(self, *parts: object) -> None:
+            """Write no log."""
+
     try:
-        return socket.create_server((ADDRESS, port))
+        return ThreadingHTTPServer((ADDRESS, port), Handler)  # browsers open connections in advance
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
         raise PortInUse(
             f"port {port} is not available ({reason}): choose another --port, or 0 for a free one"
         ) from error
-
-
-def application(site: Site, token: str) -> Starlette:
-    """Return an application with the pages of a site below `/TOKEN/`. It refuses other tokens."""
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
-
-    async def answer(request: Request) -> Response:
-        if not hmac.compare_digest(request.path_params["token"].encode(), token.encode()):
-            why = "the address lacks its token: use the one that `speedrunner view` printed\n"
-            return Response(why, 403, HEADERS, "text/plain")
-        page = site.answer(request.path_params["path"] or "index.html")  # one person reads: no threads
-        return Response(page.content, page.status, HEADERS, page.kind)
-
-    return Starlette(routes=[Route("/{token}/{path:path}", answer)])
-
-
-def serve(site: Site, token: str, listener: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM, then raise `KeyboardInterrupt`."""
-    import uvicorn
-
-    config = uvicorn.Config(
-        application(site, token),
-        http="h11",  # its heads have a limit; those of the faster `httptools` have none
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_level="error",
-        timeout_graceful_shutdown=1,
-        server_header=False,
-    )
-    uvicorn.Server(config).run(sockets=[listener])

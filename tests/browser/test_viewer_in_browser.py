@@ -33,7 +33,6 @@ PAGES = (
     *("index.html", "runs/long/index.html", "runs/long/episodes.html", "runs/long/train/0000/2.html"),
     *("runs/hostile/train/0000/1.html", "runs/hostile/library/0001.html", "runs/hostile/sleep/0001/1.html"),
     *("runs/learnt/library/0002.html", "runs/learnt/skills.html", "runs/learnt/sleep/0002/1.html"),
-    "compare.html",
 )
 
 

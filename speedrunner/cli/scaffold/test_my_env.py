@@ -27,21 +27,14 @@ def test_a_task_is_the_same_world_whenever_it_is_played() -> None:
     assert [play(first, index) for index in (7, 8)] == [play(second, index) for index in (8, 7)][::-1]
 
 
-def test_a_wrong_call_and_one_after_the_end_are_refused() -> None:
+def test_the_treasure_is_found_and_scored_and_other_calls_are_refused() -> None:
     env = MyEnv(width=2)
     env.reset(Task(env.name, "beach", 7))
     with pytest.raises(InvalidPrimitiveCall):
         env.call("fly")
-    env.call("walk", steps=1)
-    env.call("dig")
-    with pytest.raises(EpisodeOver):
-        env.call("dig")
-
-
-def test_the_treasure_is_found_and_scored() -> None:
-    env = MyEnv(width=2)
-    env.reset(Task(env.name, "beach", 7))
     assert env.call("dig") == "Only sand. The treasure lies to the east."
     env.call("walk", steps=1)
     assert env.call("dig") == "Here it is!"
     assert env.outcome().score == 0.5
+    with pytest.raises(EpisodeOver):
+        env.call("dig")

@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from speedrunner.bench.caching import BlockCost, Treatment, compare_savings, list_blocks, refuse_repeats
-from speedrunner.cli.caching_files import caching_files
+from speedrunner.cli.bench_commands import caching_files
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.run_data import load
 from tests.speedrunner.results.small_runs import SmallRun

@@ -18,7 +18,6 @@ import pytest
 from serving.model_configs import CHECKOUT
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
-from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, table
@@ -148,18 +147,6 @@ class TestCommands:
         done = in_process("sweep", str(file), *run.settings, *run.arguments, *options)
         assert complaint(done).startswith("1 of 2 runs stopped")
         assert done.stdout.endswith("score 0.75, 95% interval 0.53 to 0.97 (1 seed, 8 episodes)\n")
-
-    def test_somebodys_own_environment_and_method_lie_in_the_current_folder(self, corridor: Runs) -> None:
-        run = corridor(script(), "run.rollouts=0", "run.test_episodes=1")
-        toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
-        (run.folder / "my_world.py").write_text(toy)
-        (run.folder / "my_method.py").write_text(
-            "from speedrunner.methods.react import ReAct\n\nclass Mine(ReAct):\n    pass\n"
-        )
-        arguments = run.overrides("env=my_world:Corridor", "method=my_method:Mine")
-        done = in_process("run", *arguments, cwd=run.folder)
-        assert done.returncode == 0, done.stderr
-        assert [row.termination for row in run.data.episodes] == [Termination.SUCCESS]
 
     def test_an_episode_is_told_in_full(self, corridor: Runs) -> None:
         run = corridor(script(lambda request: call("walk", steps=2 if request.turn else 1)))

@@ -8,17 +8,10 @@ import pytest
 
 from speedrunner.cli.app import COMMANDS, Command
 
-TOP = [command for command in COMMANDS if not command.group]
 GROUPS = [
     [command for command in COMMANDS if command.group == words]
     for words in sorted({command.group for command in COMMANDS})
 ]
-
-
-def test_the_help_shows_at_most_17_commands_under_six_headings() -> None:
-    assert len(TOP) == len({command.name for command in TOP}) <= 17
-    headings = ["Run", "Look", "Publish", "Cluster", "Extend", "Measure"]
-    assert list(dict.fromkeys(command.heading for command in TOP)) == headings
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from serving.usage import Usage
 from speedrunner.results.ledger import Classes, run_costs
 from speedrunner.results.pricing import price_book
-from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.scripted_runs import ScriptedRun, in_process
 
 
 def printed(*runs: Path) -> str:
@@ -40,14 +40,3 @@ def test_an_unfinished_evaluation_is_no_checkpoint_of_break_even(learnt: Scripte
         (run / "config.yaml").read_text().replace("test_episodes: 2", "test_episodes: 3")
     )
     assert "Break-even: " not in printed(run)
-
-
-@pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])
-def test_a_row_that_cannot_be_ends_the_command_and_is_named(
-    learnt: ScriptedRun, tmp_path: Path, old: str, new: str
-) -> None:
-    run = shutil.copytree(learnt.dir, tmp_path / "run")
-    first, *rest = (run / "requests.jsonl").read_text().splitlines()
-    assert old in rest[0]
-    (run / "requests.jsonl").write_text("\n".join([first, rest[0].replace(old, new, 1), *rest[1:], ""]))
-    assert "requests.jsonl, line 2, is not a valid LedgerRow" in complaint(in_process("cost", str(run)))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from serving.model_configs import load_model_config
-from speedrunner.config import compose
 from tests.scripted_runs import Runs, complaint, in_process, script
 
 
@@ -66,13 +65,3 @@ def test_a_key_goes_to_no_server_without_encryption(
     assert in_process("init", "model", url, str(tmp_path)).returncode == 0
     (file,) = tmp_path.iterdir()
     assert load_model_config(str(file)).api_key_env is None
-
-
-def test_list_takes_a_file_that_says_nothing_of_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "env").mkdir()
-    (tmp_path / "env" / "mine.yaml").write_text("name: my_world:World\n")
-    monkeypatch.setattr(compose, "CONFIGS", tmp_path)
-    done = in_process("list", "envs")
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "mine")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from speedrunner.cli.list_command import commented_yaml, key_comments
+from speedrunner.cli.list_command import commented_yaml
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import Config, RunConfig, ServingConfig, from_mapping
+from speedrunner.config.schema import Config, from_mapping
 from speedrunner.plain.plain_records import keys_of
 from tests.scripted_runs import in_process
 
@@ -27,13 +27,6 @@ def test_every_key_is_explained() -> None:
     ]
     assert bare == []
     assert len(lines) > 2 * len(keys_of(Config))
-
-
-def test_comments_of_a_base_record_are_its_heirs_too_and_none_is_null() -> None:
-    comments = key_comments(ServingConfig)
-    assert comments["url"].endswith("`http://HOST:PORT/v1`; null starts one.")
-    assert "spending_cap_usd" in comments
-    assert set(key_comments(RunConfig)) == set(RunConfig.__struct_fields__)
 
 
 def test_the_command_prints_it_with_values() -> None:

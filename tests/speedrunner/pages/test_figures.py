@@ -78,10 +78,6 @@ def test_one_method_has_no_scatter_plot() -> None:
     assert [[(panel.title, len(panel.series)) for panel in row] for row in rows] == [[("BabyAI", 2)]] * 2
 
 
-def test_runs_without_a_checkpoint_have_no_figure() -> None:
-    assert drawn(run("babyai", "react")) == {}
-
-
 def test_without_prices_nothing_is_drawn_in_usd() -> None:
     free = summary("babyai", "react", 0, checkpoint(0, [{"usd": 0.0}]))
     found = drawn(free)

@@ -74,11 +74,6 @@ def test_nothing_but_pages_is_there(server: Server, path: str) -> None:
     assert server.ask(path).status in (403, 404)
 
 
-def test_it_only_reads(server: Server) -> None:
-    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-        assert server.ask("index.html", method=method).status == 405
-
-
 def test_a_large_head_ends_its_connection(server: Server) -> None:
     address = "127.0.0.1", server.port
     with suppress(ConnectionError), socket.create_connection(address, timeout=HANGS_S) as connection:

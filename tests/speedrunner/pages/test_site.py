@@ -160,16 +160,6 @@ def test_long_episodes_are_spread_over_pages(tmp_path: Path) -> None:
     assert problem(site, "runs/run/train/0000/4.html") == (404, "it has 3 pages")
 
 
-def test_of_an_episode_that_was_played_again_the_newest_attempt_is_shown(tmp_path: Path) -> None:
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_config(CONFIG)
-        append(run, trajectory(attempt=1, text="the first"))
-        site = Site(tmp_path / "run")
-        assert "the first" in page(site, "runs/run/train/0000/1.html")
-        append(run, trajectory(attempt=2, text="the second"))
-        assert "the second" in page(site, "runs/run/train/0000/1.html")
-
-
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(hostile_run(tmp_path_factory.mktemp("hostile") / "run"))

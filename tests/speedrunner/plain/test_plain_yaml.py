@@ -110,8 +110,3 @@ def test_a_mutated_configuration_is_read_or_refused_in_one_short_line(part: int)
         except (NotPlain, InvalidConfig) as error:
             refusal = str(error)
         assert (len(refusal) < 3000, refusal.isprintable()) == (True, True), refusal
-
-
-def test_a_text_that_expands_without_end_is_refused_at_once() -> None:
-    with pytest.raises(NotPlain, match=r"`\*a0` is not read"):
-        read_yaml(f"unknown:\n  {LAUGHS.strip().replace(chr(10), chr(10) + '  ')}\n")

@@ -24,7 +24,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
-    clock = SimpleNamespace(time=lambda: NOW, sleep=lambda seconds: None)
+    clock = SimpleNamespace(time=lambda: NOW)
     monkeypatch.setattr("speedrunner.plain.slurm.time", clock)
 
 
