@@ -170,9 +170,9 @@ def _list_tasks(sides: Sequence[Condition], place: int, point: int) -> list[str]
     of both sides."""
     tasks = list_task_differences(sides[0], sides[place], point)
     differing = [task for task in tasks if task.difference]
-    rows, episodes = [("task", "A", ascii_uppercase[place])], []
+    rows, episodes = [["task", "A", ascii_uppercase[place]]], []
     for one in differing[:TASKS]:
-        rows.append((f"{one.task.name} {one.task.index}", *(f"{score:.3f}" for score in one.scores)))
+        rows.append([f"{one.task.name} {one.task.index}", *(f"{score:.3f}" for score in one.scores)])
         episodes.append(", ".join(" ".join(played[0]) for played in one.episodes))
     count = f"{len(differing)} of {len(tasks)} tasks differ in score:"
     return ["", count, *align_columns(rows, notes=episodes)]

@@ -43,8 +43,8 @@ def templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals |= {"badge": badge, "fold": fold}
-    filters = ("count_calls", "count_tokens", "cut", "describe_edit", "describe_result", "highlight")
-    filters += ("limit_calls", "list_texts", "write_call")
+    filters = ["count_calls", "count_tokens", "cut", "describe_edit", "describe_result", "highlight"]
+    filters += ["limit_calls", "list_texts", "write_call"]
     environment.filters |= {name: getattr(shown_code, name) for name in filters}
     environment.filters |= {"turn_link": turn_link, "show_number": show_number}
     return environment
