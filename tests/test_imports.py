@@ -85,18 +85,18 @@ def test_what_needs_no_heavy_package_is_quiet_and_loads_none(program: str, heavy
     ],
 )
 def test_help_imports_only_the_module_of_its_command(words: str, modules: set[str]) -> None:
-    drawing = ["matplotlib", "starlette", "uvicorn", "jinja2"]
-    others = ["aiohttp", "prometheus_client", "scienceworld", "psutil"]
+    drawing = ["matplotlib", "jinja2"]
+    others = ["httptools", "prometheus_client", "scienceworld", "psutil"]
     run = run_commands([words], HEAVY if modules else [*HEAVY, *others, *drawing])
     *_, found, loaded = run.stdout.splitlines()
     assert set(ast.literal_eval(loaded)) == {"app", "output", *modules}
     assert (found, run.stderr) == ("[]", "")
 
 
-CLIENTS = ("aiohttp", "prometheus_client", "httpx2")
+CLIENTS = ("httptools", "prometheus_client", "httpx2")
 ENGINES = ("torch", "transformers", "vllm", "xgrammar", "tokenizers", "huggingface_hub")
 FRAMES = ("pandas", "numpy", "scipy", "pyarrow")
-DRAWING = ("matplotlib", "jinja2", "starlette", "uvicorn")
+DRAWING = ("matplotlib", "jinja2")
 SIMULATORS = ("minigrid", "gymnasium", "pygame")
 
 SLOW = (*CLIENTS, *ENGINES, *DRAWING, *SIMULATORS)
@@ -119,7 +119,7 @@ QUICK = {
         "list models",
         "status RUN",
     ),
-    ("aiohttp", *ENGINES, *FRAMES): (
+    ("httptools", *ENGINES, *FRAMES): (
         "run env=babyai model=tiny-random --dry-run",
         "sweep experiment=main --dry-run",
     ),

@@ -19,6 +19,9 @@ CONNECT_S = 10.0
 KEEPALIVE_S = 4.0
 """How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
 
+MOST_BYTES = 2**27
+"""Largest content of a response: many times that of the longest answer."""
+
 SECRET_CHARACTERS = 8
 """A shorter API key (`EMPTY`) is a word that any response may have."""
 
@@ -31,8 +34,9 @@ class HttpError(Exception):
 
     Attributes:
         failure: `lost` before the whole response arrived; `refused`: nothing listens there; `not connected`
-            in time, so nothing was sent; `timed out`; `unusable`: a response arrived that is compressed; `not
-            sendable`: the address or a header cannot be written as HTTP. The message then quotes neither.
+            in time, so nothing was sent; `timed out`; `unusable`: a response arrived that is compressed or
+            too large; `not sendable`: the address or a header cannot be written as HTTP. The message then
+            quotes neither.
     """
 
     def __init__(self, message: str, failure: Failure = "lost") -> None:
@@ -216,7 +220,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self.is_reusable = False
         self._reason, self._headers = b"", dict[str, str]()
-        self._pieces = list[bytes]()
+        self._pieces, self._size = list[bytes](), 0
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
@@ -232,7 +236,11 @@ class _Connection(asyncio.Protocol):
         self._ends_with_connection = not has_end and self._parser.get_status_code() >= 200
 
     def on_body(self, piece: bytes) -> None:
-        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > MOST_BYTES:
+            self._fail(f"the answer has more than {MOST_BYTES:,} bytes", "unusable")
+        else:
+            self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -151,6 +152,20 @@ async def test_a_compressed_answer_is_not_read(tmp_path: Path, header: str) -> N
     async with echoing_server(tmp_path, answer), client_of(tmp_path) as client:
         with pytest.raises(HttpError, match="compressed"):
             await client.send("/")
+
+
+async def test_an_answer_without_an_end_is_left(tmp_path: Path) -> None:
+    async def flood(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"100000\r\n" + bytes(2**20) + b"\r\n")
+                await writer.drain()
+
+    async with echoing_server(tmp_path, flood), client_of(tmp_path) as client:
+        with pytest.raises(HttpError, match="more than 134,217,728 bytes") as error:
+            await client.send("/v1/models")
+    assert error.value.failure == "unusable"
 
 
 async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> None:
