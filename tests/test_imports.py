@@ -86,14 +86,14 @@ def test_what_needs_no_heavy_package_is_quiet_and_loads_none(program: str, heavy
 )
 def test_help_imports_only_the_module_of_its_command(words: str, modules: set[str]) -> None:
     drawing = ["matplotlib", "jinja2"]
-    others = ["httptools", "prometheus_client", "scienceworld", "psutil"]
+    others = ["prometheus_client", "scienceworld", "psutil"]
     run = run_commands([words], HEAVY if modules else [*HEAVY, *others, *drawing])
     *_, found, loaded = run.stdout.splitlines()
     assert set(ast.literal_eval(loaded)) == {"app", "output", *modules}
     assert (found, run.stderr) == ("[]", "")
 
 
-CLIENTS = ("httptools", "prometheus_client", "httpx2")
+CLIENTS = ("prometheus_client", "httpx2")
 ENGINES = ("torch", "transformers", "vllm", "xgrammar", "tokenizers", "huggingface_hub")
 FRAMES = ("pandas", "numpy", "scipy", "pyarrow")
 DRAWING = ("matplotlib", "jinja2")
@@ -119,7 +119,7 @@ QUICK = {
         "list models",
         "status RUN",
     ),
-    ("httptools", *ENGINES, *FRAMES): (
+    (*ENGINES, *FRAMES): (
         "run env=babyai model=tiny-random --dry-run",
         "sweep experiment=main --dry-run",
     ),

@@ -241,9 +241,16 @@ def check_configuration(run: RunData, setup: Setup) -> None:
         is_longer = all(line.startswith("run.rollouts: ") for line in changed)
         onward = f"run.start_from={run.path} run.dir=NEW" if is_longer else "run.dir=NEW"
         raise RunDirectoryError(
-            f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or"
+            f"{run.path} has another configuration: {'; '.join(_name_causes(changed))}; undo the change, or"
             f" start another run with {onward}"
         )
+
+
+def _name_causes(changed: Sequence[str]) -> list[str]:
+    """Return differences without the options of another environment or method, which differ with its name."""
+    causes = [line for line in changed if line.startswith(("env.name: ", "method.name: "))]
+    sections = tuple(line.partition("name: ")[0] for line in causes)
+    return [*causes, *(line for line in changed if not line.startswith(sections))]
 
 
 def with_recorded_context(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:

@@ -4,8 +4,9 @@ The worker builds the tree. Primitives are recorded where they run. The skills' 
 ran around them; the worker accepts only calls of existing skills. Pure computation and refused calls are
 recorded up to a fixed number and depth of calls; calls beyond these limits are only counted.
 
-All tool calls of an episode share `EPISODE_LIMIT`. After it is reached, only the tool calls themselves are
-recorded, with short results, and the calls below them are counted.
+Values and errors are kept up to `CALL_LIMIT` for each tool call. All tool calls of an episode share
+`EPISODE_LIMIT`. After it is reached, only the tool calls themselves are recorded, with short results, and the
+calls below them are counted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ MOST_OMITTED = 10**9
 """Largest number of unreported calls that the child may claim."""
 
 NOT_KEPT = "<not kept: the record is full>"
-"""The record of a value or an error after the limit."""
+"""The record of a value or an error after one of the limits."""
+
+CALL_LIMIT = 4_000_000
+"""Characters of the values and errors that one tool call may record."""
 
 EPISODE_LIMIT = 16_000_000
 """Characters that the tool calls of one episode may record. Each call below them counts `CALL_CHARS`. A text
@@ -75,6 +79,7 @@ class CallTree:
         episode: EpisodeRoom,
     ) -> None:
         self._episode = episode
+        self._least = max(episode.left - CALL_LIMIT, 0)  # what this call leaves to later ones
         self._nodes = 1
         self.root = CallNode(name, kind, self._arguments(arguments, sys.maxsize))
         self._open = [self.root]  # the recorded calls being executed, outermost first
@@ -171,7 +176,7 @@ class CallTree:
 
     def _plain(self, value: Any, least: int = 0) -> Any:
         """Return the value to record, of which `least` characters are kept even without room."""
-        room = max(min(self._episode.left, VALUE_LIMIT), least)
+        room = max(min(self._episode.left - self._least, VALUE_LIMIT), least)
         if room <= 0:
             return NOT_KEPT
         plain, size = to_json(value, room)
@@ -179,7 +184,7 @@ class CallTree:
         return plain
 
     def _error(self, error: str, least: int = 0) -> str:
-        limit = ERROR_LIMIT if self._episode.left > 0 else least
+        limit = ERROR_LIMIT if self._episode.left > self._least else least
         error = _shorten(valid_text(error), limit) if limit else NOT_KEPT
         self._take(len(error), error)
         return error

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.cli import status_command
 from speedrunner.cluster.status import RunStatus, run_status
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.rundir import RunDirectory
@@ -95,16 +94,6 @@ def test_a_damaged_run_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
     shown = in_process("status", str(run.parent))
     assert (shown.returncode, shown.stderr) == (1, "")
     assert "config.yaml" in shown.stdout
-
-
-def test_it_is_shown_again_until_ctrl_c(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses = iter([None])
-    monkeypatch.setattr(status_command.time, "sleep", lambda seconds: next(pauses))
-    with pytest.raises(StopIteration):
-        status_command.status(tmp_path, watch=True)
-    assert capsys.readouterr().out == f"{tmp_path} contains no runs\n" * 2
 
 
 def test_the_command_prints_a_line_for_each(played: Path) -> None:

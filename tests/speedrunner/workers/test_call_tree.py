@@ -8,8 +8,10 @@ import pytest
 from speedrunner.store.files import RECORD_BYTES
 from speedrunner.workers.call_tree import (
     CALL_CHARS,
+    CALL_LIMIT,
     EPISODE_LIMIT,
     ERROR_LIMIT,
+    NOT_KEPT,
     TOOL_CALL_CHARS,
     CallTree,
     EpisodeRoom,
@@ -28,6 +30,24 @@ def tree(episode: EpisodeRoom | None = None) -> CallTree:
 
 def primitive(recorded: CallTree, name: str, error: str | None = None, *, acted: bool = False) -> None:
     recorded.add(name, {}, None if error else "a wall", error, seconds=0.5, acted=acted)
+
+
+def test_calls_stand_below_the_one_that_is_running_in_their_order() -> None:
+    recorded = tree()
+    recorded.begin("inner", {})
+    primitive(recorded, "look")
+    recorded.end(1, None, "ValueError: no door")
+    primitive(recorded, "walk", acted=True)
+    recorded.end(0, True, None)
+    root = recorded.root
+    assert (root.name, root.arguments, root.result, root.actions) == ("go", {"n": 1}, True, 1)
+    assert [(node.name, node.kind, node.actions) for node in root.calls] == [
+        ("inner", "skill", 0),
+        ("walk", "primitive", 1),
+    ]
+    assert root.calls[0].error == "ValueError: no door"
+    look = root.calls[0].calls[0]
+    assert (look.result, look.error, look.actions, look.seconds) == ("a wall", None, 0, 0.5)
 
 
 def test_calls_that_did_not_say_how_they_ended_share_the_error_of_the_one_above() -> None:
@@ -72,6 +92,18 @@ def test_actions_are_recorded_beyond_that_number() -> None:
 
 def size(recorded: CallTree) -> int:
     return len(msgspec.json.encode(recorded.root))
+
+
+def test_a_call_leaves_room_for_later_ones() -> None:
+    episode = EpisodeRoom()
+    recorded, text = tree(episode), "x" * ERROR_LIMIT
+    for _ in range(CALL_LIMIT // ERROR_LIMIT + 1):
+        recorded.begin("fail", {})
+        recorded.end(1, None, text)
+    assert (recorded.root.calls[0].error, recorded.root.calls[-1].error) == (text, NOT_KEPT)
+    later = tree(episode)
+    later.end(0, text, None)
+    assert later.root.result == text
 
 
 class TestAnEpisode:
