@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import resource
 import sys
 from collections.abc import Callable, Sequence
@@ -66,6 +67,9 @@ READERS = ("show", "compare", "cost", "report", "view", "status", "export")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, by default the process's own. Errors for people are one line and exit status 1."""
     raise_open_files()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a login's encoding may lack a character
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         make_app(given)(given, prog_name="speedrunner")

@@ -34,7 +34,7 @@ from speedrunner.results.pricing import RuleName, busy_seconds, price_book, pric
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
-from speedrunner.store.run_data import load
+from speedrunner.store.run_data import RunData, load
 
 TASKS = 10
 """Test tasks that differ most which are printed."""
@@ -61,9 +61,9 @@ def compare(
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
-    loaded = [load(path) for path in dict.fromkeys(runs)]
+    loaded = _load_once(runs)
     costs = [run_costs(run, price_book(run, prices)) for run in loaded]
-    framed = [frame_run(run, priced, str(run.path)) for run, priced in zip(loaded, costs, strict=True)]
+    framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
     sides = split_conditions(framed)
     if len(sides) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(sides)} conditions at once: name at most {len(ascii_uppercase)}")
@@ -99,6 +99,11 @@ def compare(
             say(*_list_tasks(sides, place, found[-1].rollouts))
 
 
+def _load_once(paths: Sequence[Path]) -> list[RunData]:
+    """Load runs, each once, however its path is written."""
+    return [load(path) for path in {path.resolve(): path for path in paths}.values()]
+
+
 def _describe_sides(sides: Sequence[Condition]) -> Iterator[str]:
     """Yield a line for each condition: its letter, name and runs."""
     for letter, side in zip(ascii_uppercase, sides, strict=False):
@@ -123,7 +128,7 @@ def cost(
 
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
-    loaded = [load(path) for path in dict.fromkeys(runs)]
+    loaded = _load_once(runs)
     costs = [run_costs(run, price_book(run, prices, cache_rule)) for run in loaded]
     for run, one in zip(loaded, costs, strict=True):
         checkpoints = frame_checkpoints(run, one)
@@ -170,12 +175,14 @@ def _list_tasks(sides: Sequence[Condition], place: int, point: int) -> list[str]
     of both sides."""
     tasks = list_task_differences(sides[0], sides[place], point)
     differing = [task for task in tasks if task.difference]
+    count = f"{len(differing)} of {len(tasks)} tasks differ in score"
+    if not differing:
+        return ["", count]
     rows, episodes = [["task", "A", ascii_uppercase[place]]], []
     for one in differing[:TASKS]:
         rows.append([f"{one.task.name} {one.task.index}", *(f"{score:.3f}" for score in one.scores)])
-        episodes.append(", ".join(" ".join(played[0]) for played in one.episodes))
-    count = f"{len(differing)} of {len(tasks)} tasks differ in score:"
-    return ["", count, *align_columns(rows, notes=episodes)]
+        episodes.append(", ".join(one.episodes))
+    return ["", f"{count}:", *align_columns(rows, notes=episodes)]
 
 
 def _cells(estimate: Estimate | None, digits: int, sign: str = "") -> tuple[str, str]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from speedrunner.cli.output import say, say_json
 from speedrunner.cluster import submit as submission
 from speedrunner.cluster.cluster_config import Cluster, Site
-from speedrunner.cluster.jobs import JobStatus
+from speedrunner.cluster.jobs import JobPart, JobStatus
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns, count_of, short_number
+from speedrunner.plain.slurm import SlurmRefused
 from speedrunner.runs.planned_runs import PlannedRun, is_unfinished, set_up_runs, split_into_parts
 
 
@@ -63,7 +64,17 @@ def submit_jobs(
     from speedrunner.results.analysis_plan import write_plan  # imports pandas
 
     write_plan(grid.name, [run.setup.config for run in runs])
-    submitted = [job for array in arrays for job in submission.submit(array, grid.root)]
+    submitted: list[JobPart] = []
+    for array in arrays:
+        try:
+            submitted += submission.submit(array, grid.root)
+        except SlurmRefused as error:
+            if not submitted:
+                raise
+            names = ", ".join(job.job for job in submitted)
+            raise SlurmRefused(
+                f"{error}. Submitted before this error: {names}. The same command submits the rest"
+            ) from None
     if as_json:
         say_json({"jobs": submitted})
         return

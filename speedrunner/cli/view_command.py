@@ -52,7 +52,7 @@ def view(
     first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""
     try:
         say_error("Press Ctrl-C to stop")
-        say(f"http://{ADDRESS}:{server.server_port}/{token}/{first}")
+        say(f"http://{ADDRESS}:{server.server_address[1]}/{token}/{first}")
         server.serve_forever()
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

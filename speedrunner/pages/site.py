@@ -7,13 +7,14 @@ import hmac
 import html
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import lru_cache
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
+from socketserver import TCPServer, ThreadingTCPServer
 from threading import Lock
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -190,7 +191,18 @@ class PortInUse(Exception):
     """Another process uses the port."""
 
 
-def make_server(site: Site, token: str, port: int) -> HTTPServer:
+class Server(ThreadingTCPServer):
+    """A server with a thread for each connection, since browsers open some in advance."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def handle_error(self, *connection: Any) -> None:
+        """Print the traceback of a bug; the browser may leave a page at any time."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(*connection)
+
+
+def make_server(site: Site, token: str, port: int) -> TCPServer:
     """Return a server of a site's pages below `/TOKEN/` on the loopback address; `port` 0: any free port.
 
     It refuses other tokens. Raises `PortInUse`.
@@ -198,26 +210,43 @@ def make_server(site: Site, token: str, port: int) -> HTTPServer:
     lock = Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        server_version, sys_version = "speedrunner", ""
+
         def do_GET(self) -> None:
-            given, _, path = unquote(urlsplit(self.path).path).removeprefix("/").partition("/")
-            if hmac.compare_digest(given.encode(), token.encode()):
-                with lock:  # one person reads: pages need not be safe in threads
-                    answer = site.answer(path or "index.html")
-            else:
+            try:
+                address = unquote(urlsplit(self.path).path)
+            except ValueError:
+                address = ""
+            given, slash, path = address.removeprefix("/").partition("/")
+            if not hmac.compare_digest(given.encode(), token.encode()):
                 why = "the address lacks its token: use the one that `speedrunner view` printed\n"
                 answer = Answer(why.encode(), "text/plain", 403)
-            self.send_response_only(answer.status)
-            for name, value in {**HEADERS, "Content-Type": answer.kind}.items():
-                self.send_header(name, value)
+            elif not slash:
+                answer = Answer(b"", status=302)
+            else:
+                with lock:  # one person reads: pages need not be safe in threads
+                    answer = site.answer(path or "index.html")
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.kind)
+            self.send_header("Content-Length", str(len(answer.content)))
+            if answer.status == 302:
+                self.send_header("Location", f"/{token}/")
             self.end_headers()
-            with suppress(ConnectionError):  # the browser has left the page
+            if self.command != "HEAD":
                 self.wfile.write(answer.content)
+
+        do_HEAD = do_GET
+
+        def end_headers(self) -> None:
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
+            super().end_headers()
 
         def log_message(self, *parts: object) -> None:
             """Write no log."""
 
     try:
-        return ThreadingHTTPServer((ADDRESS, port), Handler)  # browsers open connections in advance
+        return Server((ADDRESS, port), Handler)
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
         raise PortInUse(

@@ -186,14 +186,12 @@ class TaskDifference(NamedTuple):
 
     Attributes:
         scores: mean score of the first and the second side.
-        outputs: mean output tokens of both; `None` if unknown.
-        episodes: of each side: the names of runs with their episodes' keys.
+        episodes: of each side, the path of a run with the key of an episode.
     """
 
     task: Task
     scores: list[float]
-    outputs: list[float | None]
-    episodes: list[list[tuple[str, str]]]
+    episodes: list[str]
 
     @property
     def difference(self) -> float:
@@ -205,8 +203,8 @@ def list_task_differences(first: Condition, second: Condition, point: int) -> li
     """Return the tasks that both sides played, the largest difference in score first, then in output."""
     both = pandas.concat(
         pandas.merge(
-            one.tests(point).assign(run=one.name),
-            other.tests(point).assign(run=other.name),
+            one.tests(point).assign(run=one.path),
+            other.tests(point).assign(run=other.path),
             on="task",
             suffixes=("_0", "_1"),
         )
@@ -215,13 +213,12 @@ def list_task_differences(first: Condition, second: Condition, point: int) -> li
     found: list[tuple[Any, TaskDifference]] = []
     tasks: Iterator[tuple[Any, pandas.DataFrame]] = iter(both.groupby(level="task", sort=False))
     for task, played in tasks:
-        means = played[["score_0", "score_1", "output_0", "output_1"]].mean()
-        more = abs(means["output_1"] - means["output_0"])
-        size = -abs(means["score_1"] - means["score_0"]), 0.0 if isnan(more) else -more
-        amounts: list[Any] = [None if isnan(mean) else mean for mean in means.tolist()]
-        episodes = [[*zip(played[f"run_{side}"], played[f"episode_{side}"], strict=True)] for side in "01"]
-        one = TaskDifference(task, amounts[:2], amounts[2:], episodes)
-        found.append(((*size, task.name, task.index), one))
+        *scores, output, changed = played[["score_0", "score_1", "output_0", "output_1"]].mean().tolist()
+        more = abs(changed - output)
+        first_row = played.iloc[0]
+        episodes = [f"{first_row[f'run_{side}']} {first_row[f'episode_{side}']}" for side in "01"]
+        one = TaskDifference(task, scores, episodes)
+        found.append(((-abs(one.difference), 0.0 if isnan(more) else -more, task.name, task.index), one))
     return [one for _, one in sorted(found, key=itemgetter(0))]
 
 

@@ -44,7 +44,6 @@ class RunResult:
         skills: see `frame_skills`.
         processes: oldest first.
         caveats: notes on the results from the model configs.
-        name: identifies the run in the viewer's links.
     """
 
     path: str
@@ -58,7 +57,6 @@ class RunResult:
     skills: pandas.DataFrame = field(default_factory=pandas.DataFrame)
     processes: list[Process] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
-    name: str = ""
     _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -112,19 +110,18 @@ def note_silent_sleeps(sleeps: pandas.DataFrame) -> list[str]:
     return [line] * bool(silent)
 
 
-def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> RunResult:
+def frame_run(run: RunData, costs: RunCosts | None = None) -> RunResult:
     """Return a run with its episodes, to be compared with others. Without a ledger these are the test
     episodes: only summary rows are read, which are small.
 
     Args:
         costs: as for `frame_episodes`.
-        name: identifies the run in the viewer's links.
     """
     rows = [row for row in run.rows if row.phase == "test"] if costs is None else run.episodes
     episodes = frame_episodes(rows, costs)
     book = PriceBook(OWN, None) if costs is None else costs.book
     checkpoints = average_tests(episodes, run.settings.run.test_episodes)
-    return _make_result(run, episodes, checkpoints, book=book, name=name)
+    return _make_result(run, episodes, checkpoints, book=book)
 
 
 def _make_result(

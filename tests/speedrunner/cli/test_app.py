@@ -35,11 +35,18 @@ from tests.scripted_runs import (
     in_process,
     keys,
     script,
+    speedrunner,
     walker,
 )
 from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.process
+
+
+def test_a_character_that_the_login_s_encoding_lacks_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    done = speedrunner("run", "run.roll→uts=3")
+    assert (done.returncode, "run.roll?uts" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
 
 
 def test_a_reader_that_has_enough_ends_a_command_well() -> None:

@@ -18,6 +18,19 @@ def printed(*runs: Path) -> str:
     return in_process("cost", *map(str, runs)).stdout
 
 
+def test_a_run_named_twice_is_read_once(learnt: ScriptedRun) -> None:
+    again = learnt.dir / ".." / learnt.dir.name
+    for command in ("compare", "cost"):
+        twice = in_process(command, str(learnt.dir), str(again))
+        assert twice.stdout == in_process(command, str(again)).stdout
+
+
+def test_without_differing_tasks_there_is_no_table_of_them(learnt: ScriptedRun, tmp_path: Path) -> None:
+    copy = shutil.copytree(learnt.dir, tmp_path / "copy")
+    lines = in_process("compare", "--all", str(learnt.dir), str(copy)).stdout.splitlines()
+    assert re.fullmatch(r"0 of \d+ tasks differ in score", lines[-1])
+
+
 def test_the_sum_of_several_runs_is_that_of_the_ledger_and_their_time_counts_once(
     learnt: ScriptedRun, tmp_path: Path
 ) -> None:

@@ -253,7 +253,7 @@ class TestSubmitting:
             " it was submitted with, or wait for that job"
         )
 
-    def test_continues_after_an_array_that_was_refused(self, folder: Path) -> None:
+    def test_names_the_arrays_before_one_that_is_refused(self, folder: Path) -> None:
         models = "[qwen3.5-27b, qwen3.5-27b-2gpu]"
         Path("runs.yaml").write_text(f"- {{env: babyai, method: react, model: {models}}}\n")
         programs = folder / "bin"
@@ -264,7 +264,10 @@ class TestSubmitting:
         )
         (programs / "sbatch").chmod(0o700)
         given = ("cluster=gpu", "--dir=out")
-        assert refused(*given) == "`sbatch` refuses: QOSMaxSubmitJobPerUserLimit"
+        assert refused(*given) == (
+            "`sbatch` refuses: QOSMaxSubmitJobPerUserLimit. Submitted before this error: 4711_1. The same"
+            " command submits the rest"
+        )
         (folder / "submitted").unlink()
         stand_in(folder, "squeue", "4711_1|PENDING||0|Priority|\n")
         assert printed(*given).startswith(

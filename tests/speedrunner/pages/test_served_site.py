@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,7 +57,18 @@ def test_the_printed_address_shows_the_run(server: Server) -> None:
     path = urlsplit(server.address).path.removeprefix(f"/{server.token}/")
     answer = server.ask(path)
     assert (answer.status, path) == (200, "runs/run/index.html")
-    assert server.ask("").status == 200
+    page = server.ask("")
+    assert (page.status, page.headers["Content-Length"]) == (200, str(len(page.text.encode())))
+    head = server.ask("", method="HEAD")
+    assert (head.status, head.headers.items(), head.text) == (200, page.headers.items(), "")
+
+
+def test_an_address_without_the_slash_after_its_token_leads_to_the_one_with_it(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)
+    connection.request("GET", f"/{server.token}")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Location"]) == (302, f"/{server.token}/")
+    connection.close()
 
 
 def test_without_its_token_nothing_is_told(server: Server) -> None:
@@ -82,8 +94,9 @@ def test_a_large_head_ends_its_connection(server: Server) -> None:
 
 
 def test_a_strict_policy_goes_with_every_answer(server: Server) -> None:
-    for path in ("index.html", "view.js", "nope"):
-        headers = server.ask(path).headers
+    answers = [server.ask(path) for path in ("index.html", "view.js", "nope")]
+    for headers in (answer.headers for answer in (*answers, server.ask("", method="POST"))):
+        assert headers["Server"].strip() == "speedrunner"
         assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
         assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == ("nosniff", "no-referrer")
         assert headers["Cache-Control"] == "no-store"
@@ -97,8 +110,17 @@ def test_a_port_in_use_is_told_in_a_line(server: Server, tmp_path: Path) -> None
     )
 
 
-def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_clients_that_leave_and_ctrl_c_end_it_without_a_word(tmp_path: Path) -> None:
     server = Server(long_run(tmp_path / "run", 1))
+    address = "127.0.0.1", server.port
+    request = f"GET /{server.token}/ HTTP/1.1\r\n\r\n".encode()
+    for sent in (b"", request[:9], *[request] * 9):
+        with socket.create_connection(address, timeout=HANGS_S) as connection:
+            connection.sendall(sent)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset
+    with socket.create_connection(address, timeout=HANGS_S) as connection:
+        connection.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
+        assert b" 403 " in connection.recv(100)
     server.process.send_signal(signal.SIGINT)
     _, said = server.process.communicate(timeout=HANGS_S)
     assert (server.process.returncode, said) == (0, "Press Ctrl-C to stop\n")

@@ -33,7 +33,7 @@ from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, refusals
 from tests.speedrunner.results.ledgers import play
-from tests.speedrunner.results.small_runs import TURN, SmallRun
+from tests.speedrunner.results.small_runs import SmallRun
 from tests.speedrunner.run_samples import process
 
 BOOK = PriceBook("a list", Prices(uncached=1.0, cached=0.5, output=10.0))
@@ -184,7 +184,7 @@ def evaluated(path: Path, *scores: list[float | None], seed: int = 0) -> RunResu
     run.policy(0, {})
     for number, own in enumerate(scores):
         run.test(2 * number, 0, own)
-    return frame_run(load(path), name=path.name)
+    return frame_run(load(path))
 
 
 def side(*runs: RunResult) -> Condition:
@@ -235,5 +235,4 @@ def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_pa
     one, other = evaluated(tmp_path / "one", [0.5, 0.0, 1.0]), evaluated(tmp_path / "other", [0.5, 1.0, 0.75])
     found = list_task_differences(side(one), side(other), 0)
     assert [each.difference for each in found] == [1.0, -0.25, 0.0]
-    assert found[0].episodes == [[("one", "test/0000/0001")], [("other", "test/0000/0001")]]
-    assert found[0].outputs == [TURN.completion, TURN.completion]
+    assert found[0].episodes == [f"{run.path} test/0000/0001" for run in (one, other)]
