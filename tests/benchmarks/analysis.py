@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.analysis BEFORE [AFTER] [--runs 6] [--rollouts 200]
 
-Prints CPU seconds and peak memory (MB) of each command. Both commits read the same invented runs.
+Prints CPU seconds and peak memory (MB) of each command. Each commit reads the same invented runs, which it
+writes in its own format.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ for batch in batches:  # one more is there at each sleep
     run.batches = lambda: batches[: batch + 1]
     History(run, copies=Path(sys.argv[1])).files()
 """
-CODE = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 
 
 def list_commands(runs: Path, out: Path) -> dict[str, list[str]]:
@@ -67,19 +68,21 @@ def main() -> None:
     parser.add_argument("--rollouts", default="200")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        runs, trees = Path(name, "runs"), [Path(name, "before"), Path(name, "after")]
-        measure(CODE, ["-c", WRITE, str(runs), given.runs, given.rollouts])
+        trees = [Path(name, "before"), Path(name, "after")]
         for tree, commit in zip(trees, (given.before, given.after), strict=True):
-            subprocess.run(["git", "worktree", "add", "-q", "--detach", tree, commit], cwd=CODE, check=True)
+            subprocess.run(["git", "worktree", "add", "-q", "--detach", tree, commit], cwd=ROOT, check=True)
         try:
+            for tree in trees:
+                measure(tree, ["-c", WRITE, str(tree / "runs/paper"), given.runs, given.rollouts])
             print("| command | before: s | MB | after: s | MB | times |\n|---|---|---|---|---|---|")
-            for title in list_commands(runs, Path(name)):
-                found = [measure(tree, list_commands(runs, tree / "out")[title]) for tree in trees]
+            commands = [list_commands(tree / "runs/paper", tree / "out") for tree in trees]
+            for title in commands[0]:
+                found = [measure(tree, of_tree[title]) for tree, of_tree in zip(trees, commands, strict=True)]
                 cells = " | ".join(f"{seconds:.2f} | {mb:.0f}" for seconds, mb in found)
                 print(f"| {title} | {cells} | {found[0][0] / found[1][0]:.1f} |", flush=True)
         finally:
             for tree in trees:
-                subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=CODE, check=True)
+                subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":
