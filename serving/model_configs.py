@@ -202,10 +202,16 @@ def _contradictions(model_config: ModelConfig, used: Collection[str]) -> Iterato
     flags = model_config.server.flags
     if model_config.cache == "attention" and "prefix-match-unit" in flags:
         yield "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
-    if model_config.convoy_steps and not model_config.can_convoy:
+    unit = flags.get("prefix-match-unit", 1)
+    if type(unit) is not int or unit < 1:
+        yield f"server.flags.prefix-match-unit must be a number of tokens, not {unit!r}"
+    scheduler = flags.get("scheduler-cls")
+    if not isinstance(scheduler, str | None):
+        yield f"server.flags.scheduler-cls must be the name of a class, not {scheduler!r}"
+    if model_config.convoy_steps and not (model_config.can_convoy or scheduler):
         yield (
             f"`convoy_steps: {model_config.convoy_steps}` needs `cache: hybrid`, without speculative-config"
-            " and scheduler-cls in server.flags"
+            " in server.flags"
         )
     has_cache = model_config.cache == "hybrid" and flags.get("enable-prefix-caching", True)
     if has_cache and "speculative-config" in flags:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -68,8 +68,8 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     cache = cache_on(model_config, gpus)
     if cache is None:
         return model_config
-    unit = model_config.server.flags.get(MATCH_UNIT)
-    if isinstance(unit, int) and (unit < 1 or cache.block_size % unit):
+    unit = model_config.server.flags.get(MATCH_UNIT, 1)
+    if cache.block_size % cast(int, unit):
         raise InvalidModelConfig(
             f"{model_config.name}: server.flags.{MATCH_UNIT} {unit} must divide the {cache.block_size} tokens"
             " of a block: 16 always does"

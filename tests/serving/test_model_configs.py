@@ -73,6 +73,7 @@ MISTAKES: list[dict[str, Any]] = [
     *(
         {"convoy_steps": 12},
         {"cache": "hybrid", "convoy_steps": -1},
+        {"cache": "hybrid", "server__flags": {"prefix-match-unit": "one", "scheduler-cls": 3}},
         {"cache": "hybrid", "convoy_steps": 12, "server__flags": {"speculative-config": {"method": "mtp"}}},
     ),
     *({"gpus": 2}, {"load_format": "dummy"}, {**HOSTED, "roles__actor__template_options": {"x": 1}}),
