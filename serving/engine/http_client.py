@@ -25,6 +25,7 @@ MOST_BYTES = 2**27
 SECRET_CHARACTERS = 8
 """A shorter API key (`EMPTY`) is a word that any response may have."""
 
+NOT_SENDABLE = "it cannot be sent as HTTP; check the server's address and API key"
 
 Failure = Literal["lost", "refused", "not connected", "timed out", "unusable", "not sendable"]
 
@@ -92,6 +93,7 @@ class HttpClient:
         self._is_sendable = all(line.isascii() and line.isprintable() for line in (root, *lines))
         self._head = "".join(f"{line}\r\n" for line in lines)
         self._idle: list[_Connection] = []  # the last used one is last
+        self._is_closed = False
 
     async def send(
         self, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -104,8 +106,7 @@ class HttpClient:
         Raises `HttpError`.
         """
         if not self._is_sendable:
-            reason = "it cannot be sent as HTTP; check the server's address and API key"
-            raise HttpError(reason, "not sendable")
+            raise HttpError(NOT_SENDABLE, "not sendable")
         head = f"{'GET' if content is None else 'POST'} {self._url.path}{path} HTTP/1.1\r\n{self._head}"
         head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         if content is not None:
@@ -121,7 +122,10 @@ class HttpClient:
                     raise
         except TimeoutError as error:
             raise HttpError(f"no answer within {self._timeout_s:g} s", "timed out") from error
-        self._idle.append(connection)
+        if connection.is_reusable and not self._is_closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
         if not self._secret:
             return response
         reason = self._hide_key(response.reason.encode()).decode()
@@ -133,13 +137,14 @@ class HttpClient:
         return words
 
     def _take_idle(self) -> _Connection | None:
-        """Return the last used connection if it is still good; close all others that are not."""
-        while self._idle:
-            connection = self._idle.pop()
+        """Return the last used connection if it is still good; close all that are not."""
+        connections, self._idle = self._idle, []
+        for connection in connections:
             if connection.is_reusable and time.monotonic() - connection.used < KEEPALIVE_S:
-                return connection
-            connection.close()
-        return None
+                self._idle.append(connection)
+            else:
+                connection.close()
+        return self._idle.pop() if self._idle else None
 
     async def _connect(self) -> _Connection:
         loop, host = asyncio.get_running_loop(), self._url.hostname or ""
@@ -154,10 +159,13 @@ class HttpClient:
             raise HttpError(f"no connection within {CONNECT_S:g} s", "not connected") from error
         except OSError as error:
             raise HttpError(error.strerror or str(error), "refused") from error
+        except UnicodeError as error:  # a label of the host name is empty or too long
+            raise HttpError(NOT_SENDABLE, "not sendable") from error
         return connection
 
     async def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections. One in flight is closed when its request ends."""
+        self._is_closed = True
         while self._idle:
             self._idle.pop().close()
         await asyncio.sleep(0)  # the event loop closes the sockets
@@ -213,7 +221,7 @@ class _Connection(asyncio.Protocol):
             self._fail("what arrived is not HTTP")
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._ends_with_connection:
+        if self._ends_with_connection and error is None:
             self.on_message_complete()
         self._fail("the connection ended before the answer did")
 

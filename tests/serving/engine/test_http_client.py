@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from gzip import compress
 from pathlib import Path
 from traceback import format_exception
+from types import SimpleNamespace
 
 import pytest
 
-from serving.engine.http_client import HttpClient, HttpError
+from serving.engine.http_client import KEEPALIVE_S, HttpClient, HttpError
+from tests.processes import until
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
@@ -175,6 +178,71 @@ async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> 
         assert caught.value.failure == "not sendable"
         assert "sesa" not in str(caught.value)
         assert used in ([], [-1])
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+async def test_a_host_that_cannot_be_looked_up_is_not_sendable(host: str) -> None:
+    async with HttpClient(f"http://{host}:80", None, None, 60.0) as client:
+        with pytest.raises(HttpError) as caught:
+            await client.send("/")
+    assert caught.value.failure == "not sendable"
+
+
+async def test_connections_of_a_peak_are_closed_when_they_were_idle_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("serving.engine.http_client.time", now)
+    async with echoing_server(tmp_path, echo) as used, client_of(tmp_path) as client:
+        await asyncio.gather(*(client.send("/") for _ in range(3)))
+        now.monotonic = lambda: KEEPALIVE_S - 1
+        await client.send("/")
+        now.monotonic = lambda: KEEPALIVE_S
+        await client.send("/")
+        await until(lambda: used.count(-1) == 2)
+        assert len(client._idle) == 1
+
+
+async def test_a_connection_that_cannot_be_used_again_is_closed(tmp_path: Path) -> None:
+    async def last(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(LAST["it says so"])
+
+    async with echoing_server(tmp_path, last) as used, client_of(tmp_path) as client:
+        await client.send("/")
+        await until(lambda: -1 in used)
+
+
+async def test_a_request_that_ends_after_the_client_leaves_no_connection(tmp_path: Path) -> None:
+    arrived, closed = asyncio.Event(), asyncio.Event()
+
+    async def late(request: bytes, writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        await closed.wait()
+        await echo(request, writer)
+
+    async with echoing_server(tmp_path, late) as used, client_of(tmp_path) as client:
+        request = asyncio.create_task(client.send("/", b"late"))
+        await arrived.wait()
+        await client.close()
+        closed.set()
+        assert (await request).content == b"late"
+        await until(lambda: -1 in used)
+
+
+async def test_a_reset_does_not_end_an_answer_without_a_length(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        listening.setblocking(False)
+        async with client_of(tmp_path) as client:
+            request = asyncio.create_task(client.send("/"))
+            server, _ = await loop.sock_accept(listening)
+            await loop.sock_recv(server, 1)
+            await loop.sock_sendall(server, LAST["it gives no length"])
+            server.close()  # with unread bytes, which resets the connection
+            with pytest.raises(HttpError, match="the connection ended before the answer did"):
+                await request
 
 
 ANSWERS = {
