@@ -259,7 +259,14 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
 
 
 def _copy_policy(run: RunData, version: int, target: Path) -> None:
-    shutil.copytree(run.policies.folder / f"v{version:04d}", target, copy_function=shutil.copyfile)
+    files.make_folder(target)
+    for source in (run.policies.folder / f"v{version:04d}").iterdir():
+        _copy_file(source, target / source.name)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    target.touch(files.FILE_MODE)
+    shutil.copyfile(source, target)
 
 
 def _copy(run: RunData, version: int, target: Path) -> None:
@@ -269,6 +276,6 @@ def _copy(run: RunData, version: int, target: Path) -> None:
     batches = [run.files.numbered("train", batch) for batch in run.batches() if batch < version]
     sleeps = [run.files.numbered("sleep", sleep) for sleep in run.files.numbers("sleep") if sleep <= version]
     for source in (run.files.config, *batches, *sleeps):
-        shutil.copyfile(source, target / source.relative_to(run.path))
+        _copy_file(source, target / source.relative_to(run.path))
     for number in (stored for stored in run.policies.versions() if stored < version):
         _copy_policy(run, number, target / f"policies/v{number:04d}")

@@ -202,8 +202,10 @@ def iterate_blocks(
             try:
                 records = decoder.decode_lines(block)
             except _NOT_JSON:
+                records = []
+            if len(records) != block.count(b"\n"):
                 read_records(path, whole)  # names the line
-                raise
+                raise StorageError(f"{path} has a line without a record: copy the whole run again")
             yield records
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from envs import Outcome
 from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.files import StorageError
 from speedrunner.store.history import History, copy_history
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import RunData, load
@@ -147,6 +149,23 @@ class TestACarriedHistory:
         third = History(make_run(tmp_path / "third", 3, batches=1, start_from=second.path))
         assert third.batches() == [-3, -2, -1, 0]
         assert third.earlier == ["scienceworld family=3", "scienceworld family=4"]
+
+    def test_is_the_owner_s_alone(self, second: RunData) -> None:
+        carried = [path for path in (second.path / "carried").rglob("*") if path.is_file()]
+        policies = [path for path in History(second).files()["policies"].rglob("*") if path.is_file()]
+        assert {path.stat().st_mode & 0o777 for path in (*carried, *policies)} == {0o600}
+
+    def test_that_fills_the_disk_is_refused_with_what_to_do(
+        self, second: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def copy(source: Path, target: Path, **_: object) -> None:
+            if "policies" in Path(source).parts:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("shutil.copyfile", copy)
+        for refused in (History(second).files, lambda: copy_history(second, 1, tmp_path / "copy")):
+            with pytest.raises(StorageError, match="the disk is full: free some space"):
+                refused()
 
     def test_ends_where_the_run_started(self, second: RunData, tmp_path: Path) -> None:
         copy_history(load(tmp_path / "first"), 1, tmp_path / "carried")

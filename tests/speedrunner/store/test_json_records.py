@@ -123,6 +123,16 @@ class TestTornTails:
         assert f"{path}, line 2" in one_line(error)
 
     @READ
+    @pytest.mark.parametrize("joint", [b"\n\n", b" "], ids=["a blank line", "two records on a line"])
+    def test_a_line_has_one_record(self, read, joint, tmp_path):
+        path = tmp_path / "notes.jsonl"
+        first, second, third = self.lines(path, 3).splitlines()
+        path.write_bytes(first + b"\n" + second + joint + third + b"\n" + first + b"\n")
+        with pytest.raises(StorageError) as error:
+            read(path, Note)
+        assert f"{path}, line " in one_line(error)
+
+    @READ
     def test_an_unknown_format_is_told_apart_from_damage(self, read, tmp_path):
         path = tmp_path / "notes.jsonl"
         append_record(path, Note("later", format=9), durable=False)

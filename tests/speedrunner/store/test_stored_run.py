@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
 import re
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from envs import Task
 from serving.model_configs import CHECKOUT
 from speedrunner.store.files import StorageError
 from speedrunner.store.history import copy_history
@@ -188,3 +191,15 @@ class TestTheDoor:
         copy_history(load(run), 1, run / "carried")
         opened(run, "read")
         opened(CHECKOUT / "tests/data/format_3", "read")
+
+
+def test_seeds_of_skills_differ_by_task_and_run_and_cannot_be_guessed(tmp_path: Path) -> None:
+    seeds, guesses = set(), set()
+    for index in range(2):
+        message = f"default {index}".encode()
+        guesses |= {hashlib.sha256(message).hexdigest(), hmac.new(b"", message, "sha256").hexdigest()}
+        for name in ("one", "two"):
+            with RunDirectory.open_for_writing(tmp_path / name) as run:
+                seeds.add(run.state.skill_seed(Task("corridor", "default", index)))
+    assert len(seeds) == 4  # a resumed run has its seeds
+    assert not seeds & guesses
