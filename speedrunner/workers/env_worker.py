@@ -32,9 +32,9 @@ from speedrunner.workers.worker_messages import (
 BEGIN_LIMIT_S = 180.0
 """Seconds for loading an environment, creating one, starting an episode, and changing its skills."""
 
-GRACE_S = START_LIMIT_S + 6.0
-"""Seconds in addition to a call's time limit, which begins when the skill's process has started. A worker
-that has not stopped the call by then is killed with its world."""
+GRACE_S = 6.0
+"""Seconds after a call's time limit. A worker that has not stopped the call by then is killed with its
+world."""
 
 CLOSE_LIMIT_S = 3.0
 """Seconds that an idle worker may take to close its environment."""
@@ -88,6 +88,7 @@ class EnvWorker:
     ) -> None:
         self.pid = pid
         self.outcome: Outcome | None = None
+        self._skills: tuple[str, ...] = ()
         self._env = env
         self._log = log
         self._reader = reader
@@ -108,6 +109,7 @@ class EnvWorker:
             WorkerFault: the environment, or the process of the skills, could not be started.
             WorkerDied: the process ended or hangs.
         """
+        self._skills = module.public
         reply = await self.request(Reset(task, module, action_limit, seed), BEGIN_LIMIT_S)
         assert isinstance(reply, Opened)
         self.outcome = reply.outcome
@@ -123,6 +125,7 @@ class EnvWorker:
             WorkerFault: the process of the skills could not be started.
             WorkerDied: the process ended or hangs.
         """
+        self._skills = module.public
         await self.request(Load(module), BEGIN_LIMIT_S)
 
     async def execute(self, call: ToolCall, time_limit_s: float, action_limit: int | None = None) -> Executed:
@@ -138,8 +141,9 @@ class EnvWorker:
             WorkerFault: the environment broke.
             WorkerDied: the process ended, or the environment hangs and the worker was killed.
         """
-        request = Execute(call, time_limit_s, action_limit)
-        reply = await self.request(request, max(time_limit_s, 0.0) + GRACE_S)
+        start_s = START_LIMIT_S if call.name in self._skills else 0.0
+        limit_s = start_s + max(time_limit_s, 0.0) + GRACE_S
+        reply = await self.request(Execute(call, time_limit_s, action_limit), limit_s)
         assert isinstance(reply, Executed)
         self.outcome = reply.outcome
         return reply

@@ -21,7 +21,7 @@ from speedrunner.library.library import Library
 from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers import env_worker as workers
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault
-from speedrunner.workers.worker_messages import Executed, Fault, pack, read_reply
+from speedrunner.workers.worker_messages import Executed, Fault, Reply, Request, pack, read_reply
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
 from tests.odd_envs import Quiet
@@ -323,6 +323,22 @@ class TestFaults:
             assert worker.outcome == Outcome(0.0, False, {"position": 0})  # as of its last reply
         async with episode(pool, skills()) as call:
             assert (await call("walk", steps=10)).termination is Termination.SUCCESS
+
+    @pytest.mark.parametrize(("name", "limit_s"), [("walk", 16.0), ("skill", 76.0)])
+    async def test_only_a_skill_s_call_waits_for_the_start_of_its_process(
+        self, worker: EnvWorker, monkeypatch: pytest.MonkeyPatch, name: str, limit_s: float
+    ) -> None:
+        library = skills('def skill():\n    """Look."""\n    look()')
+        await worker.reset(Task(ENV, "default", 10), library.module(), None)
+        request, limits = worker.request, list[float | None]()
+
+        async def send(message: Request, limit_s: float | None) -> Reply:
+            limits.append(limit_s)
+            return await request(message, limit_s)
+
+        monkeypatch.setattr(worker, "request", send)
+        await worker.execute(ToolCall(name, {}), 10.0)
+        assert limits == [limit_s]
 
     async def test_a_worker_that_is_killed_in_a_call_is_replaced(self, tmp_path: Path) -> None:
         library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')

@@ -70,8 +70,9 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
     it.
 
     Values that JSON cannot express (sets, objects, non-finite numbers) become a description of at most
-    `DESCRIPTION_LIMIT` characters, without addresses. So does a whole value that takes more than `room`
-    characters, is nested too deeply, or contains itself. Tuples become lists.
+    `DESCRIPTION_LIMIT` characters: of an object its class and fields, without its address. So does a whole
+    value that takes more than `room` characters, is nested too deeply, or contains itself. Tuples become
+    lists.
     """
     used = 0
 
@@ -121,9 +122,21 @@ def valid_text(text: str) -> str:
     return str.encode(text, errors="backslashreplace").decode()
 
 
+class _Description(reprlib.Repr):
+    """Describes values; an object without an own `__repr__` by its class and its fields."""
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        """Return the description of an object."""
+        if getattr(type(x), "__repr__", None) is not object.__repr__:
+            return super().repr_instance(x, level)
+        named = vars(x).items() if level > 0 and hasattr(x, "__dict__") else ()
+        fields = ", ".join(f"{name}={self.repr1(value, level - 1)}" for name, value in named)
+        return f"{type(x).__name__}({fields})"
+
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
-_description = reprlib.Repr()
+_description = _Description()
 _description.maxlevel = 2
 _description.maxstring = _description.maxother = DESCRIPTION_LIMIT
 

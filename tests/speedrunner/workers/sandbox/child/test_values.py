@@ -81,10 +81,23 @@ def test_all_that_is_kept_whole_fits() -> None:
         assert excess(json.dumps(["end", 0, 0, plain, None]).encode()) is None
 
 
+class Room:
+    """An object of a skill, without an own description."""
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+
 @pytest.mark.parametrize(
     ("value", "described"),
-    [([object()], ["<object object>"]), ({"a": {excess}}, {"a": "{<function excess>}"})],
-    ids=["an object in a list", "a function in a set"],
+    [
+        (Room(name="hall", doors=["a"]), "Room(name='hall', doors=['a'])"),
+        ([Room(next=Room(next=Room()))], ["Room(next=Room(next=Room()))"]),
+        ({Room(name="hall")}, "{Room(name='hall')}"),
+        (object(), "object()"),
+        (Room.__init__, "<function Room.__init__>"),
+    ],
+    ids=["fields", "fields of fields", "in a set", "no fields", "a function"],
 )
-def test_an_object_is_described_without_its_address(value: Any, described: Any) -> None:
+def test_an_object_is_described_by_its_fields_and_never_by_its_address(value: Any, described: Any) -> None:
     assert to_json(value, VALUE_LIMIT)[0] == described
