@@ -174,16 +174,24 @@ CHECKS: dict[str, Check] = {
 
 
 def examine(needs: Needs, status: Status, say: Callable[[Finding], None]) -> Report:
-    """Check this machine.
+    """Check this machine. A check that breaks is a finding as well.
 
     Args:
         status: shows the running check.
         say: called with each finding.
     """
     findings: list[Finding] = []
+
+    def add(finding: Finding) -> None:
+        say(finding)
+        findings.append(finding)
+
     for name, check in CHECKS.items():
         status(f"checking {name}")
-        for finding in check(needs):
-            say(finding)
-            findings.append(finding)
+        try:
+            for finding in check(needs):
+                add(finding)
+        except Exception as error:
+            text = f"could not be checked: {type(error).__name__}: {error}"
+            add(failure(name, text, "report this line with the output of `speedrunner --version`"))
     return report(socket.gethostname(), findings)

@@ -15,6 +15,8 @@ RESERVE_S = 30.0
 ANSWER_S = 30.0
 """Timeout in seconds for Slurm's controller, which may be busy."""
 
+TRIES, PAUSE_S = 3, 2.0
+
 _LEFT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
@@ -86,13 +88,22 @@ def time_left_s() -> float | None:
         return None
     if end.isdigit():
         return max(int(end) - time.time() - RESERVE_S, 0.0)
-    try:
-        left = run_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
-    except SlurmRefused as error:
-        left = str(error)
+    left = _query_remaining(job)
     if (parts := _LEFT.fullmatch(left)) is None:
         if left not in ("UNLIMITED", "NOT_SET"):
             logging.getLogger(__name__).warning("the time limit of job %s is unknown: %s", job, left)
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
     return max(((days * 24 + hours) * 60 + minutes) * 60 + seconds - RESERVE_S, 0.0)
+
+
+def _query_remaining(job: str) -> str:
+    """Return a job's remaining time in Slurm's format, or Slurm's error."""
+    why = ""
+    for number in range(TRIES):
+        time.sleep(PAUSE_S if number else 0)
+        try:
+            return run_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
+        except SlurmRefused as error:
+            why = str(error)
+    return why

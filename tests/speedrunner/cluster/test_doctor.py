@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +16,9 @@ from msgspec import structs
 
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster import doctor
-from speedrunner.cluster.doctor import gpus, model_files, sandboxes
-from speedrunner.cluster.needs import find_needs
-from speedrunner.plain.findings import Finding
+from speedrunner.cluster.doctor import examine, gpus, model_files, sandboxes
+from speedrunner.cluster.needs import Needs, find_needs
+from speedrunner.plain.findings import Finding, ok
 from tests.golden_tables import Golden, table
 from tests.gpu_kinds import A100, H100, SECOND, fake_driver
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
@@ -30,6 +31,25 @@ from speedrunner.cluster.needs import find_needs
 (found,) = sandboxes(find_needs([]))
 print(found.level, found.text, found.remedy, sep="\\n")
 """
+
+
+def good(needs: Needs) -> Iterator[Finding]:
+    yield ok("good", "as it should be")
+
+
+def broken(needs: Needs) -> Iterator[Finding]:
+    yield ok("broken", "so far")
+    raise RuntimeError("what\nnobody expects")
+
+
+def test_a_check_that_breaks_is_a_failure_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "CHECKS", {"broken": broken, "good": good})
+    found = examine(find_needs([]), print, lambda each: None)
+    assert not found.passed
+    assert [each.level for each in found.findings] == ["ok", "failed", "ok"]
+    line, remedy = found.findings[1].lines()
+    assert line == "FAILED       broken: could not be checked: RuntimeError: what nobody expects"
+    assert "report this line" in remedy
 
 
 @pytest.mark.process

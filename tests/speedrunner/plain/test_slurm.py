@@ -24,7 +24,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
-    clock = SimpleNamespace(time=lambda: NOW)
+    clock = SimpleNamespace(time=lambda: NOW, sleep=lambda seconds: None)
     monkeypatch.setattr("speedrunner.plain.slurm.time", clock)
 
 
@@ -48,6 +48,19 @@ class TestTheTimeThatIsLeft:
         given = stand_in(tmp_path, "squeue", left)
         assert time_left_s() == seconds - RESERVE_S
         assert given() == ["--noheader", "--jobs=4711", "--format=%L"]
+
+    def test_is_asked_again_of_a_busy_controller(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tries = iter(["refuses", "answers"])
+
+        def sleep(seconds: float) -> None:
+            if next(tries) == "answers":
+                stand_in(tmp_path, "squeue", "2:00:00")
+
+        monkeypatch.setattr("speedrunner.plain.slurm.time.sleep", sleep)
+        stand_in(tmp_path, "squeue", refuses="Socket timed out on send/recv operation")
+        assert time_left_s() == 7200 - RESERVE_S
 
     @pytest.mark.parametrize("left", ["UNLIMITED", "NOT_SET", "INVALID", ""])
     def test_is_unbounded_where_the_job_has_no_limit(self, tmp_path: Path, left: str) -> None:
