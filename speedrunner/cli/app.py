@@ -125,7 +125,10 @@ def make_app(arguments: Sequence[str]) -> typer.Typer:
             group.add_typer(groups[command.words], name=command.name, rich_help_panel=panel)
         elif list(arguments[: len(words)]) == words:
             function = command.load_function()
-            text = "\n\n".join(map(_unwrap, (getdoc(function) or "").split("\n\n")))
+            parts = (getdoc(function) or "").split("\n\n")  # the terminal wraps all but examples again
+            text = "\n\n".join(
+                part if part.startswith("Examples:") else " ".join(part.split()) for part in parts
+            )
             group.command(command.name, help=text, rich_help_panel=panel)(function)
         else:
             group.command(command.name, help=command.help, rich_help_panel=panel)(lambda: None)
@@ -165,8 +168,3 @@ VERSION = typer.Option(
 
 def _read_options(version: Annotated[bool, VERSION] = False) -> None:
     """Parse the options before a command."""
-
-
-def _unwrap(paragraph: str) -> str:
-    """Join the lines of a paragraph, which the terminal wraps again; examples keep their lines."""
-    return paragraph if paragraph.startswith("Examples:") else " ".join(paragraph.split())

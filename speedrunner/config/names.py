@@ -76,8 +76,9 @@ def _plain_option(value: object) -> Option:
 
 
 def _choose_model(model: ModelOptions) -> ModelVariant:
+    name = Path(model.name).stem if model.name.endswith((".yaml", ".yml")) else model.name
     return ModelVariant(
-        _name_model_config(model.name),
+        plain_name(name),
         has_cache=model.prefix_caching is not False,
         context=model.context,
         actor_thinking=model.actor.get(THINKING),
@@ -132,11 +133,6 @@ def split_version(policy: str) -> tuple[Path, str | None]:
         return Path(policy), None
     digits = version.removeprefix("v")
     return Path(path), str(int(digits)) if digits.isdecimal() else version
-
-
-def _name_model_config(model_config: str) -> str:
-    """Return the name of a model config, or of its file."""
-    return plain_name(Path(model_config).stem if model_config.endswith((".yaml", ".yml")) else model_config)
 
 
 def _file(group: str, name: str) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
 from math import floor, inf, log10
 from typing import Any
 
@@ -53,11 +52,6 @@ def templates() -> jinja2.Environment:
 def render(template: str, context: Context) -> str:
     """Return a page, in which control characters of all texts are escaped."""
     return visible(templates().get_template(template).render(context))
-
-
-def stylesheet() -> str:
-    """Return the CSS of all pages."""
-    return (files(__package__) / "templates" / "style.css").read_text(encoding="utf-8")
 
 
 def link(address: str, text: object) -> Markup:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from speedrunner.pages.html_parts import (
     render,
     show_cell,
     show_number,
-    stylesheet,
 )
 from speedrunner.pages.plots import ReportFigure, show_svg
 from speedrunner.plain.console import Status, count_of
@@ -277,7 +277,7 @@ def page(title: str, collected: Collected, figures: Sequence[tuple[ReportFigure,
         "caveats": collected.caveats,
         "notes": collected.notes,
         "problems": collected.problems,
-        "style": Markup(stylesheet()),
+        "style": Markup((files(__package__) / "templates" / "style.css").read_text(encoding="utf-8")),
     }
     return render("report.jinja", context)
 

@@ -327,17 +327,13 @@ def judge_samples(judged: JudgedRow, samples: Samples) -> JudgedRow:
     return replace(judged, reason="the interval is not wholly inside or outside the range")
 
 
-def collect_samples(row: Claim, finished: Runs, point: int | None = None) -> Samples:
-    """Return the values by seed, as `judge_samples` expects them.
-
-    Args:
-        point: place of the checkpoint; `None`: that of each side.
-    """
+def collect_samples(row: Claim, finished: Runs) -> Samples:
+    """Return the values by seed, as `judge_samples` expects them."""
     values = {}
     for key in sorted(set.intersection(*map(set, finished.values()))):
         frames = []
         for pair in row.pairs:
-            runs = [(finished[side][key], side.point if point is None else point) for side in pair]
+            runs = [(finished[side][key], side.point) for side in pair]
             columns = [run.values(run.points[at], row.measure) for run, at in runs]
             frames.append(pandas.concat(columns, axis=1, join="inner"))
         if all(map(len, frames)):

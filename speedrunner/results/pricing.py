@@ -68,12 +68,10 @@ class Load(msgspec.Struct, frozen=True):
     """The requests of a run, as one engine saw them.
 
     Attributes:
-        busy_s: seconds in which at least one request was in flight.
-        in_flight: mean requests in flight in these seconds.
+        in_flight: mean requests in flight in the seconds with at least one.
         longest: prompt tokens of the longest request.
     """
 
-    busy_s: float
     in_flight: float
     longest: int
 
@@ -83,7 +81,7 @@ class Load(msgspec.Struct, frozen=True):
         if not (busy_s := busy_seconds([columns])):
             return None
         seconds = columns.seconds[columns.is_reported].tolist()
-        return cls(busy_s, sum(seconds) / busy_s, max(columns.usage.prompt))
+        return cls(sum(seconds) / busy_s, max(columns.usage.prompt))
 
 
 def busy_seconds(runs: Iterable[LedgerColumns]) -> float:

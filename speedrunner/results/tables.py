@@ -32,6 +32,7 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         prices: name of the price list, for captions.
     """
     checkpoints = stack_frames(conditions, "checkpoints")
+    libraries = average_seeds(checkpoints, LIBRARY)
     return [
         _performance(checkpoints, prices),
         _seeds(checkpoints),
@@ -39,7 +40,7 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         break_even_table(conditions),
         stability_table(conditions),
         make_test_table(conditions),
-        _libraries(checkpoints),
+        table_of("libraries", caption("libraries"), libraries[libraries["functions"] > 0].reset_index()),
         table_of("skills", caption("skills"), stack_frames(conditions, "skills").drop(columns="run")),
     ]
 
@@ -64,11 +65,6 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
     found = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
     trained = found[[*TRAINING]].fillna(0.0).to_numpy().any(axis=1)
     return table_of("training", caption("training", prices=prices), found[trained].reset_index())
-
-
-def _libraries(checkpoints: pandas.DataFrame) -> Table:
-    found = average_seeds(checkpoints, LIBRARY)
-    return table_of("libraries", caption("libraries"), found[found["functions"] > 0].reset_index())
 
 
 def stability_table(conditions: Sequence[Condition]) -> Table:
@@ -98,15 +94,5 @@ def stability_table(conditions: Sequence[Condition]) -> Table:
             share, low, high = (max(0.0, 1 - ratio * actor / whole) for ratio in (1, spread, 1 / spread))
             amounts = sqrt(actor), sqrt(max(0.0, whole - actor)), share, low, high
             rows.append((*condition.names, metric, points[-1], seeds, *amounts))
-    columns = [
-        "env",
-        "method",
-        "model",
-        "metric",
-        "checkpoint",
-        "seeds",
-        "actor_sd",
-        "sleep_sd",
-        "sleep_share",
-    ]
+    columns = [*COLUMNS, "metric", "checkpoint", "seeds", "actor_sd", "sleep_sd", "sleep_share"]
     return Table("stability", caption("stability"), [*columns, "low", "high"], rows)

@@ -15,7 +15,7 @@ from envs import Task
 from serving.usage import Integer
 from speedrunner.config.condition import Choice
 from speedrunner.results.conditions import Condition
-from speedrunner.results.inference import CONFIDENCE, Values, estimate_score
+from speedrunner.results.inference import CONFIDENCE, estimate_score
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
 from speedrunner.store.records import FORMAT, Turn
@@ -71,18 +71,15 @@ def unseen_table(conditions: Sequence[Condition]) -> Table:
             continue
         for point in condition.points:
             values = condition.values(point, "score")
-            seen, new = (
-                _select(values, [task for task in tasks if tasks[task] == is_new]) for is_new in (0, 1)
+            other, found = (
+                estimate_score(
+                    {seed: own[own.index.map(tasks.get) == is_new] for seed, own in values.items()}
+                )
+                for is_new in (False, True)
             )
-            found, other = estimate_score(new), estimate_score(seen)
             if found and other:
                 counts = point, len(values), len(tasks) - sum(tasks.values()), sum(tasks.values())
                 rows.append((*condition.names, *counts, other.mean, found.mean, found.low, found.high))
     columns = ["env", "method", "model", "checkpoint", "seeds", "tasks_seen", "tasks_unseen", "score_seen"]
     columns += ["score_unseen", "low", "high"]
     return Table("unseen", caption("unseen", confidence=CONFIDENCE), columns, rows)
-
-
-def _select(values: Values, tasks: Sequence[Task]) -> Values:
-    """Return the values of some tasks."""
-    return {seed: own[own.index.isin(tasks)] for seed, own in values.items()}

@@ -110,7 +110,7 @@ def test_the_level_nearest_to_the_run_s_mean_in_flight_prices_it(
     tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
     data, file = write_run(tmp_path, tiny_model_config), str(measured_list(tmp_path))
-    assert price_book(data, file).load == Load(busy_s=1.0, in_flight=1.0, longest=1)
+    assert price_book(data, file).load == Load(in_flight=1.0, longest=1)
     with RunDirectory.open_for_writing(data.path) as directory:
         for number in range(30):  # three seconds, with ten requests in each
             usage = Usage(3000 + number, 0, 1)
