@@ -7,7 +7,7 @@ locations. BALROG's window is 9 x 7 cells, and it shows nothing near the west an
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -243,7 +243,10 @@ def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
     else:
         lines.append("You have nothing in your inventory.")
 
-    cells, front = list(_cells(seen["window"])), seen["facing_target"]
+    rows, sight = [row.split(",") for row in seen["window"]], range(-SIGHT, SIGHT + 1)
+    around = [(right, down) for right in sight for down in sight if right or down]
+    cells = [(rows[down + SIGHT][right + SIGHT], right, down) for right, down in around]
+    cells, front = [cell for cell in cells if cell[0] != OUTSIDE], seen["facing_target"]
     if view == "nearest":
         front = front.removeprefix(RIPE)
         nearest: dict[str, tuple[str, int, int]] = {}
@@ -260,17 +263,6 @@ def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
 def _name_cell(material: str | None, obj: Any) -> str:
     ripe = RIPE * (obj is not None and obj.texture == "plant-ripe")
     return ripe + type(obj).__name__.lower() if obj else material or OUTSIDE
-
-
-def _cells(window: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield the name, the cells to the east and the cells to the south of everything in sight except the
-    player."""
-    rows = [row.split(",") for row in window]
-    for right in range(-SIGHT, SIGHT + 1):
-        for down in range(-SIGHT, SIGHT + 1):
-            name = rows[down + SIGHT][right + SIGHT]
-            if name != OUTSIDE and (right or down):
-                yield name, right, down
 
 
 def _offset(right: int, down: int) -> str:

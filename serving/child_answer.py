@@ -29,7 +29,10 @@ def answer_in_child(ask: Callable[[], bytes], seconds: float, memory: int | None
         try:
             signal.setitimer(signal.ITIMER_REAL, 2 * seconds)  # ends it if its parent was killed
             if memory is not None:
-                _limit_memory(memory)
+                soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+                pages = int(Path("/proc/self/statm").read_text().split()[0])
+                most = pages * resource.getpagesize() + memory
+                resource.setrlimit(resource.RLIMIT_AS, (most if soft < 0 else min(most, soft), hard))
             os.write(writer, ask())
         finally:
             os._exit(0)
@@ -42,10 +45,3 @@ def answer_in_child(ask: Callable[[], bytes], seconds: float, memory: int | None
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0 if has_answered else os.WNOHANG)  # a driver may keep it from ending
-
-
-def _limit_memory(more: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + more
-    resource.setrlimit(resource.RLIMIT_AS, (most if soft < 0 else min(most, soft), hard))

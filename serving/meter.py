@@ -149,7 +149,6 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         ours: whether only we can have used the engine.
         since: start of the counts, in Unix seconds.
         time: end of the counts, in Unix seconds.
-        clients: number of ledgers that it covers; 0 if not known.
     """
 
     model: str
@@ -160,7 +159,6 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     ours: bool
     since: Number
     time: Number
-    clients: Integer = 0
     format: Integer = 1
 
     @property
@@ -198,5 +196,4 @@ def reconcile(
         ours=ours,
         since=since,
         time=time.time(),
-        clients=len(meters),
     )

@@ -85,7 +85,9 @@ class Model:
             return api(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda replica: len(replica.slots))
-        slot = replica.slot(self._sent_before(transcript.ids))
+        sent = (prefix for prefix, sending in self._warm.items() if sending.done())
+        shared = [prefix for prefix in sent if tuple(transcript.ids[: len(prefix)]) == prefix]
+        slot = replica.slot(max(shared, key=len, default=()))
         context = self.model_config.context
         return TokenConversation(self.engine, transcript, settings, context, labels, slot)
 
@@ -187,8 +189,3 @@ class Model:
     def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
         assert self.tokenizer is not None
         return Transcript(self.model_config, role, self.tokenizer, messages, tools)
-
-    def _sent_before(self, ids: list[int]) -> tuple[int, ...]:
-        """Return the longest prefix of `ids` that was sent alone."""
-        sent = (prefix for prefix, sending in self._warm.items() if sending.done())
-        return max((prefix for prefix in sent if tuple(ids[: len(prefix)]) == prefix), key=len, default=())

@@ -175,10 +175,6 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Return sampling and budgets of a role: the actor's, or for any other name the inducer's."""
         return self.roles.actor if name == "actor" else self.roles.inducer
 
-    def text_reasoning(self, role: str) -> int:
-        """Return the tokens of plain text in which a role may reason before each call."""
-        return 0 if self.thinking != "none" else self.role(role).thinking_tokens
-
     @property
     def hosted(self) -> bool:
         """Whether someone else serves the model, so that no server is started for it."""

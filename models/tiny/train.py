@@ -48,11 +48,6 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     constant: float
     mix: dict[str, float]
 
-    def share_of_rate(self, step: int, read: int) -> float:
-        """Return the factor of `rate` after so many steps and tokens: warm-up, constant, linear decay."""
-        left = (1 - read / self.tokens) / (1 - self.constant)
-        return min((step + 1) / WARM_UP, 1.0) * min(max(left, 0.02), 1.0)
-
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `training.yaml`."""
@@ -95,15 +90,6 @@ def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -
             cut[-1].append(example)
         rng.shuffle(cut)
         yield from cut
-
-
-def pad_examples(batch: Sequence[Example], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return right-padded ids and the mask of tokens to predict, both of shape (examples, tokens)."""
-    from torch import tensor
-    from torch.nn.utils.rnn import pad_sequence
-
-    ids = pad_sequence([tensor(example.ids) for example in batch], batch_first=True, padding_value=pad)
-    return ids, pad_sequence([tensor(example.learnt) for example in batch], batch_first=True)
 
 
 def mean_loss(model: PreTrainedModel, ids: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
@@ -150,6 +136,7 @@ def train(
 ) -> PreTrainedModel:
     """Train a new model through all stages, and print the progress."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
     torch.set_num_threads(recipe.threads)
     model = new_model(recipe, tokenizer)
@@ -162,9 +149,14 @@ def train(
         while read < stage.tokens:
             batch = next(drawn)
             read += sum(len(example.ids) for example in batch)
-            ids, learnt = pad_examples(batch, pad)
+            # Both are right-padded and of shape (examples, tokens); `learnt` marks the tokens to predict.
+            given, marks = ([torch.tensor(row) for row in rows] for rows in zip(*batch, strict=True))
+            ids = pad_sequence(given, batch_first=True, padding_value=pad)
+            learnt = pad_sequence(marks, batch_first=True)
+            left = (1 - read / stage.tokens) / (1 - stage.constant)
+            share = min((step + 1) / WARM_UP, 1.0) * min(max(left, 0.02), 1.0)  # warm-up, then linear decay
             for group in optimizer.param_groups:
-                group["lr"] = stage.rate * stage.share_of_rate(step, read)
+                group["lr"] = stage.rate * share
             batch_loss = mean_loss(model, ids, learnt)
             optimizer.zero_grad()
             batch_loss.backward()

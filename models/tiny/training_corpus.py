@@ -114,7 +114,8 @@ def build_tokenizer(
     numbered = {each: number for number, each in enumerate(entries)}
     bpe = Tokenizer(models.BPE(vocab=numbered, merges=merges, ignore_merges=True))
     longest_first = sorted(known, key=len, reverse=True)
-    bpe.pre_tokenizer = split([*map(_escape_phrase, longest_first), *words_only])
+    escaped = [re.sub(r"([\\.^$|?*+()\[\]{}\-#])", r"\\\1", phrase) for phrase in longest_first]
+    bpe.pre_tokenizer = split([*escaped, *words_only])
     bpe.decoder = decoders.ByteLevel()
     bpe.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
     bpe.add_tokens([AddedToken(token, normalized=False, special=False) for token in ADDED])
@@ -126,11 +127,6 @@ def build_tokenizer(
         clean_up_tokenization_spaces=False,
         chat_template=chat_template,
     )
-
-
-def _escape_phrase(phrase: str) -> str:
-    """Return a phrase escaped for the regular expressions of `tokenizers`."""
-    return re.sub(r"([\\.^$|?*+()\[\]{}\-#])", r"\\\1", phrase)
 
 
 def _spell_bytes(text: str) -> str:

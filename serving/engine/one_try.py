@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -33,21 +34,6 @@ class Counts(msgspec.Struct):
     prompt_tokens_details: Details | None = None
     completion_tokens_details: Details | None = None
 
-    def usage(self) -> Usage:
-        """Return the token usage, with reasoning tokens if the engine counts them. Raises `ValueError` for
-        impossible counts."""
-        usage = Usage(
-            prompt=self.prompt_tokens,
-            cached=(self.prompt_tokens_details or Details()).cached_tokens or 0,
-            completion=self.completion_tokens,
-            reasoning=(self.completion_tokens_details or Details()).reasoning_tokens or 0,
-        )
-        if usage.action < 0:
-            raise ValueError(
-                f"{usage.reasoning} reasoning tokens cannot be part of {usage.completion} generated"
-            )
-        return usage
-
 
 class Answer(msgspec.Struct, kw_only=True):
     """The answer of one API, with bounds for all values that are recorded. What does not fit is an
@@ -66,9 +52,20 @@ class Answer(msgspec.Struct, kw_only=True):
         return False
 
     def count_usage(self) -> Usage:
-        """Return the token usage. Raises `ValueError` for impossible counts, and for other values that do not
-        fit the API."""
-        return self.usage.usage()
+        """Return the token usage, with reasoning tokens if the engine counts them. Raises `ValueError` for
+        impossible counts, and for other values that do not fit the API."""
+        counts = self.usage
+        usage = Usage(
+            prompt=counts.prompt_tokens,
+            cached=(counts.prompt_tokens_details or Details()).cached_tokens or 0,
+            completion=counts.completion_tokens,
+            reasoning=(counts.completion_tokens_details or Details()).reasoning_tokens or 0,
+        )
+        if usage.action < 0:
+            raise ValueError(
+                f"{usage.reasoning} reasoning tokens cannot be part of {usage.completion} generated"
+            )
+        return usage
 
 
 class TokenLogprobs(msgspec.Struct):
@@ -223,7 +220,10 @@ def _error_of_status(response: HttpResponse) -> Exception:
     """Return the exception for an HTTP status."""
     status, (text, code) = response.status, _read_error(response)
     if status == 429:
-        return TryFailed(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
+        after_s = 5.0  # if the engine asks for no wait, or with a date
+        with suppress(KeyError, ValueError):
+            after_s = min(300.0, max(0.1, float(response.headers["retry-after"])))
+        return TryFailed(f"rate limit: {text}", after_s=after_s, usage=Usage())
     if status in (503, 529):  # the queue is full: refused before any work
         return TryFailed(f"status {status}: {text}", usage=Usage())
     if status >= 500 or status in (408, 409):
@@ -252,11 +252,3 @@ def _read_error(response: HttpResponse) -> tuple[str, object]:
     error = body.get("error", body) if isinstance(body, dict) else body
     text, code = (error.get("message"), error.get("code")) if isinstance(error, dict) else (error, None)
     return " ".join(str(text or response.reason).split())[:500], code
-
-
-def _retry_after(response: HttpResponse) -> float:
-    """Return the seconds that a 429 asks for: numbers only; 5 if it has none or a date."""
-    try:
-        return min(300.0, max(0.1, float(response.headers["retry-after"])))
-    except (KeyError, ValueError):
-        return 5.0

@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from serving.engine import guard
 from serving.engine.api_server import API_SERVER
@@ -217,7 +216,10 @@ class VllmServer:
         # Otherwise each of its processes would compile thousands of modules again, at every start.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)
-        with _open_for_appending(self.log) as log:
+        # The log and its folder are created for their owner alone; a link in its place is an error.
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with os.fdopen(os.open(self.log, flags, 0o600), "ab") as log:
             self._log_start = log.tell()
             self.folder.mkdir(mode=0o700)
             nice = [] if self.model_config.gpus else ["nice", "-n", str(COMPUTE_NICENESS)]
@@ -297,14 +299,6 @@ def find_telling_lines(log: Path, start: int = 0) -> list[str]:
     matching = [line for line in lines if _EXCEPTION.match(line) or _OTHER.search(line)]
     causes = [line for line in matching if not _CONSEQUENCE.search(line)] or matching or lines[-_MOST:]
     return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
-
-
-def _open_for_appending(log: Path) -> BinaryIO:
-    """Open a log for appending; it and its folder are created for their owner alone. Raises `OSError`, also
-    for a link."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    return os.fdopen(os.open(log, flags, 0o600), "ab")
 
 
 def _read(log: Path, start: int, most: int | None = None) -> bytes:

@@ -45,12 +45,7 @@ class Worker(Base):  # type: ignore[misc]
         if self.device.type == "cpu":
             torch.Generator = _Rewound
         if torch.distributed.get_world_size() == 1:
-            close_ports()
-
-
-def close_ports() -> None:
-    """Close each TCP port that this process listens on. Its file descriptor stays open, as a placeholder."""
-    with socket.socket() as placeholder:
-        for connection in psutil.Process().net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN:
-                os.dup2(placeholder.fileno(), connection.fd, inheritable=False)
+            with socket.socket() as placeholder:  # the ports' file descriptors stay open
+                for connection in psutil.Process().net_connections("tcp"):
+                    if connection.status == psutil.CONN_LISTEN:
+                        os.dup2(placeholder.fileno(), connection.fd, inheritable=False)

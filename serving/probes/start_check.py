@@ -14,7 +14,6 @@ from serving.model import Model
 from serving.model_config import ModelConfig, Roles
 from serving.options import Check
 from serving.probes.tool_battery import LABELS, battery
-from serving.tokens.tools import ToolSpec
 
 TOOLS = next(list(probe.tools) for probe in battery() if probe.kind == "nested")
 """The one tool that is offered: its calls have an enum, an optional argument, lists and nested objects."""
@@ -144,11 +143,6 @@ def advice(model_config: ModelConfig, cache: CacheConfig, hits: bool, reported: 
             f" {cache.block_size} (logged as 'Setting attention block size to ...')"
         )
     return problems
-
-
-def note_tools() -> list[ToolSpec]:
-    """Return tools with calls that are short texts, or have no arguments."""
-    return next(list(probe.tools) for probe in battery() if probe.kind == "quotes")
 
 
 def text_of(model: Model, name: str, tokens: int) -> str:

@@ -47,6 +47,11 @@ _PROBE = ToolSpec(
     {"type": "object", "properties": {"zqparameter": {"type": "string"}}, "required": ["zqparameter"]},
 )
 _FIRST, _ANSWER, _SECOND = "zqfirst", "zqanswer", "zqsecond"
+_TURNS: Messages = [
+    {"role": "user", "content": _FIRST},
+    {"role": "assistant", "content": _ANSWER},
+    {"role": "user", "content": _SECOND},
+]
 
 
 def system_sections(tools: Sequence[ToolSpec], form: str, reasoning_tokens: int) -> list[str]:
@@ -54,11 +59,6 @@ def system_sections(tools: Sequence[ToolSpec], form: str, reasoning_tokens: int)
     lines = "\n".join(dumps(tool.openai["function"]) for tool in tools)
     sections = [TOOLS.format(tools=lines, form=form)] if tools else []
     return sections + ([REASONING.format(tokens=reasoning_tokens)] if reasoning_tokens else [])
-
-
-def _three_turns(answer: str) -> Messages:
-    turns = (("user", _FIRST), ("assistant", answer), ("user", _SECOND))
-    return [{"role": role, "content": text} for role, text in turns]
 
 
 class ChatTemplate:
@@ -89,8 +89,8 @@ class ChatTemplate:
 
     def _try_short_conversations(self) -> bytes:
         """Return `fits` if no conversation of 1 to 4 messages is too large."""
-        system, turns = [{"role": "system", "content": _ANSWER}], _three_turns(_ANSWER)
-        conversations = (turns[:1], system + turns[:1], turns, system + turns)
+        system = [{"role": "system", "content": _ANSWER}]
+        conversations = (_TURNS[:1], system + _TURNS[:1], _TURNS, system + _TURNS)
         for messages, tools, open_turn in product(conversations, ([], [_PROBE.openai]), (True, False)):
             try:
                 if len(self.render(messages, tools, open_turn)) > RENDER_CHARACTERS:
@@ -107,9 +107,8 @@ class ChatTemplate:
 
         The engine's answer must begin after it. Tags of an empty thought do not count.
         """
-        messages = _three_turns(_ANSWER)
-        opened, closed = (self.try_render(messages[:1], [], open_turn=is_open) for is_open in (True, False))
-        history = self.try_render(messages, [])
+        opened, closed = (self.try_render(_TURNS[:1], [], open_turn=is_open) for is_open in (True, False))
+        history = self.try_render(_TURNS, [])
         header, answer, _ = history[len(opened) :].partition(_ANSWER)
         has_control = set(self._control.findall(header)) - {"<think>", "</think>"}
         is_header = answer and has_control and opened != closed and history.startswith(opened)
@@ -185,8 +184,7 @@ class ChatTemplate:
     @cached_property
     def _later_turn(self) -> tuple[str, str, str, list[str]]:
         """The token that ends an answer, the text before and after the next message, and control tokens."""
-        messages = _three_turns(_ANSWER)
-        text, closed = self.render(messages, [], True), self.render(messages, [], False)
+        text, closed = self.render(_TURNS, [], True), self.render(_TURNS, [], False)
         match = re.search(f"{_ANSWER}(.*?){_SECOND}(.*)", closed, re.DOTALL)
         if match is None or not text.startswith(closed):
             raise InvalidModelConfig("the chat template cannot write a user message after an answer")

@@ -170,13 +170,11 @@ class Actor:
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
         """Return the token ids that every episode of `spec` starts with; empty on the chat API."""
-        messages, tools = self._any_messages(spec), spec.list_tools(self.env)
-        return self.model.shared_prefix(spec.role, messages, tools)
+        return self.model.shared_prefix(spec.role, *self._any_prompt(spec))
 
     async def warm(self, spec: ActorSpec, labels: Labels) -> None:
         """Send the shared prefix alone, before the episodes start. See `serving.model.Model.warm`."""
-        messages, tools = self._any_messages(spec), spec.list_tools(self.env)
-        await self.model.warm(spec.role, messages, tools, labels.plain())
+        await self.model.warm(spec.role, *self._any_prompt(spec), labels.plain())
 
     def library(self, policy: Policy) -> Library:
         """Return the policy's skills for editing. The library refuses skills that the actor could not call.
@@ -185,8 +183,9 @@ class Actor:
         """
         return Library(self.env.primitives, check=self.model.check_tool).of(policy)
 
-    def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:
-        return plain_messages(spec.messages(self.env, Opening("", ""), self.config.run.wording))
+    def _any_prompt(self, spec: ActorSpec) -> tuple[list[dict[str, str]], list[ToolSpec]]:
+        messages = spec.messages(self.env, Opening("", ""), self.config.run.wording)
+        return plain_messages(messages), spec.list_tools(self.env)
 
 
 def actor_view(executed: Executed, limit_chars: int) -> str:

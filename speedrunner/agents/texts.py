@@ -48,7 +48,8 @@ def with_tools(turn: Turn, role: str, policy: int, run: RunData) -> Turn:
     model_config = run.processes[-1].model
     name = model_config.tool_format if model_config.tools_in == "system" else None
     form = FORMATS[name].form if name else ""
-    sections = system_sections(lists[0] if name else [], form, model_config.text_reasoning(role))
+    reasoning_tokens = 0 if model_config.thinking != "none" else model_config.role(role).thinking_tokens
+    sections = system_sections(lists[0] if name else [], form, reasoning_tokens)
     if not name:
         shown = [msgspec.json.encode(tool.openai).decode() for tool in lists[0]]
         sections.append("\n".join(["Tools:", *shown]))
@@ -121,7 +122,11 @@ def describe_failure(trajectory: Trajectory) -> str:
         return ""
     actions = sum(turn.executed.actions for turn in trajectory.turns if turn.executed is not None)
     end = f"Ended by {ended} after {len(trajectory.turns)} LLM calls and {actions} actions"
-    cause = describe_loop(trajectory.turns) or _describe_first_error(trajectory.turns)
+    cause = describe_loop(trajectory.turns)
+    if not cause and (index := find_first_error(trajectory.turns)) is not None:
+        turn = trajectory.turns[index]
+        error = _shorten(_error_of(turn), ERROR_CHARS)
+        cause = f"first error in turn {index + 1}: {_call_of(turn)}: {error}"
     return "; ".join(filter(None, (end, cause)))
 
 
@@ -152,14 +157,6 @@ def describe_loop(turns: list[Turn]) -> str:
             calls = ", ".join(map(_call_of, turns[-period:]))
             return f"repeated {calls} {rounds} times with the same results, until the end"
     return ""
-
-
-def _describe_first_error(turns: list[Turn]) -> str:
-    index = find_first_error(turns)
-    if index is None:
-        return ""
-    turn = turns[index]
-    return f"first error in turn {index + 1}: {_call_of(turn)}: {_shorten(_error_of(turn), ERROR_CHARS)}"
 
 
 def _call_of(turn: Turn) -> str:

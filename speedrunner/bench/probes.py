@@ -23,7 +23,7 @@ from serving.engine.metrics import read_counters
 from serving.meter import LedgerRow, Spending
 from serving.model import Messages, Model
 from serving.model_config import Role
-from serving.probes.start_check import OTHERS, advice, note_tools, text_of
+from serving.probes.start_check import OTHERS, advice, text_of
 from serving.probes.tool_battery import ProbeAnswer, ToolProbe, Validity, answer_probe, battery
 from serving.tokens.transcript import common_prefix
 from speedrunner.bench.engine import CACHE_TARGETS, cache_of, describe_cache
@@ -37,6 +37,8 @@ REPLY_TOKENS = 160
 SIBLINGS = 8
 EDITS = (0.6, 0.95)
 """Places of the edits: shares of the system message."""
+NOTE_TOOLS = next(list(probe.tools) for probe in battery() if probe.kind == "quotes")
+"""Tools with calls that are short texts, or have no arguments."""
 
 
 def count_calls(kind: str, answers: Sequence[ProbeAnswer]) -> dict[str, Any]:
@@ -145,7 +147,7 @@ async def probe_cache(deployment: Deployment, status: Status, turns: int = TURNS
         await _converse(model, "turn", _opening(model, "0", secrets.token_hex(4)), turns)
         nonce = secrets.token_hex(4)
         family = [_opening(model, str(number), nonce) for number in range(SIBLINGS)]
-        prefix = await model.warm("actor", family[0], note_tools(), {})
+        prefix = await model.warm("actor", family[0], NOTE_TOOLS, {})
         await run_together(lambda opening: _converse(model, "sibling", opening, 1), family, SIBLINGS)
         for share in EDITS:
             expected = await _edit(model, cache, family[0], share)
@@ -186,13 +188,13 @@ async def _edit(model: Model, cache: CacheConfig, opening: Messages, share: floa
     place = int(share * len(system["content"]))
     text = f"{system['content'][:place]} An edit. {system['content'][place:]}"
     edited = [{**system, "content": text}, user]
-    before, after = (model.shared_prefix("actor", each, note_tools()) for each in (opening, edited))
-    await model.warm("actor", edited, note_tools(), {"role": "probe", "part": "edit"})
+    before, after = (model.shared_prefix("actor", each, NOTE_TOOLS) for each in (opening, edited))
+    await model.warm("actor", edited, NOTE_TOOLS, {"role": "probe", "part": "edit"})
     return cache.kept_by_edit(len(before), len(common_prefix(before, after)))
 
 
 async def _converse(model: Model, part: str, opening: Messages, turns: int) -> None:
-    talk = model.converse("actor", opening, note_tools(), {"role": "probe", "part": part})
+    talk = model.converse("actor", opening, NOTE_TOOLS, {"role": "probe", "part": part})
     try:
         for number in range(turns):
             if number:

@@ -190,10 +190,8 @@ def compile_source(source: str) -> CodeType:
     return code
 
 
-@lru_cache(maxsize=64)
-def _parse_definition(source: str) -> ast.Module:
-    """Parse a definition, which is read several times during an edit."""
-    return parse_source(source)
+_parse_definition = lru_cache(maxsize=64)(parse_source)
+"""Parses a definition, which is read several times during an edit."""
 
 
 def read_text(source: str) -> list[Definition]:
@@ -217,9 +215,7 @@ def read_module(source: str) -> tuple[Definition, ...]:
         return tuple(read_text(source))
 
 
-@lru_cache(maxsize=4096)
-def _read_block(source: str) -> list[Definition]:
-    return read_text(source)
+_read_block = lru_cache(maxsize=4096)(read_text)
 
 
 def function_names(source: str) -> list[str]:

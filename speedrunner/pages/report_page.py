@@ -45,7 +45,7 @@ from speedrunner.results.unseen import unseen_table
 from speedrunner.results.writing import Table, caption
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
-from speedrunner.store.process_notes import has_caveat, process_lines
+from speedrunner.store.process_notes import process_lines
 
 HEADLINES = {
     **{"score": "score", "output tokens": "output"},
@@ -292,7 +292,8 @@ def _keep_measured(table: Table) -> Table:
 
 def _caveat(judged: JudgedClaim, runs: Iterable[RunResult]) -> str:
     """Return the caveats of the models of a claim; empty without any."""
-    own = (run for run in runs if str(run.condition.model) in judged.model and has_caveat(run.processes))
+    judged_runs = (run for run in runs if str(run.condition.model) in judged.model)
+    own = (run for run in judged_runs if any(process.model.caveat for process in run.processes))
     return "; ".join(dict.fromkeys(line for run in own for line in run.caveats))
 
 

@@ -34,7 +34,6 @@ from speedrunner.runs.plan import (
     Wake,
     step_key,
     step_name,
-    trained_tasks,
 )
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.server_deaths import ServerDeaths, Unit
@@ -268,7 +267,8 @@ class Executor:
             async with self.pool.worker() as worker, self.slots or nullcontext():
                 return await play_episode(self.actor, episode, spec, worker, labels)
 
-        tasks = trained_tasks(run.rows) if self.method.replays else ()
+        ended = (row for row in run.rows if row.phase == "train" and not row.termination.is_fault)
+        tasks = {row.task for row in ended if self.method.replays}
         tools = SleepTools(self.method, self.actor, step.number, labels, journal, tasks, play)
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:

@@ -82,7 +82,6 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         code=here["code"],
         versions=versions(),
         machine=machine(),
-        sandbox=confinement(setup.config.sandbox),
         history=history_digest(Path(setup.config.run.dir)),
     )
 
@@ -215,8 +214,13 @@ def _digest_of(files: Iterable[Path], root: Path | None = None) -> str:
 @cache
 def machine() -> Machine:
     """Describe this machine. A server that was only attached to may be on another one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return Machine(
-        cpu=_cpu(),
+        cpu=next(names, platform.machine()),
         cores=len(os.sched_getaffinity(0)),
         memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
         gpus=[f"{gpu.name}, {gpu.total or '?'} MiB" for gpu in read_gpus().installed],
@@ -232,30 +236,16 @@ def confinement(sandbox: SandboxConfig) -> str:
     return f"bubblewrap: no network, system read-only, nothing else seen; {limits}"
 
 
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
 def versions() -> dict[str, str]:
     """Return the versions of Python, of the relevant packages, and of this code.
 
     Packages that are not installed are left out; `code` says if the checkout has uncommitted changes.
     """
-    return {"python": platform.python_version(), **installed(VERSIONED), "code": _commit()}
-
-
-def installed(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of packages. Those that are not installed are left out."""
-    known: dict[str, str] = {}
-    for package in packages:
+    known = {"python": platform.python_version()}
+    for package in VERSIONED:
         with suppress(PackageNotFoundError):
             known[package] = version(package)
-    return known
+    return {**known, "code": _commit()}
 
 
 def _commit() -> str:

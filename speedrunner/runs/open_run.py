@@ -15,7 +15,6 @@ import msgspec
 from rich.console import Console
 
 from serving.deployment import Deployment
-from serving.meter import Reconciliation
 from serving.options import running_endpoint
 from serving.probes.start_check import StartCheck
 from serving.usage import Usage
@@ -57,13 +56,6 @@ class OpenRun:
     left: list[Due]
     attempts: dict[str, int]
     progress: Progress
-
-    def store_reconciliation(self, reconciliation: Reconciliation | None) -> None:
-        """Store a reconciliation. Ignore a disk error, because the error that stopped the run is reported
-        first."""
-        with suppress(StorageError):
-            if reconciliation is not None:
-                self.directory.append_reconciliation(reconciliation)
 
     def create_workers(self) -> WorkerPool:
         """Create workers for all episodes that can be in flight; they start in parallel with the engine."""
@@ -200,8 +192,10 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Ite
         initial = initial or setup.initial_policy()
         if is_new:
             directory.write_config(to_yaml(setup.config))
-        if setup.carries_history:
-            source, version = find_policy(setup.config.run.start_from or "")
+        run = setup.config.run
+        learns = setup.method.trains and run.rollouts > 0
+        if learns and run.carry_history and run.start_from is not None:
+            source, version = find_policy(run.start_from)
             directory.carry_history(source, version)
             initial = first_policy(source, version)  # of the same version, if the source is being played
         directory.write_policy(initial)
@@ -240,17 +234,14 @@ def check_configuration(run: RunData, setup: Setup) -> None:
     if changed := differences(run.settings, setup.config):
         is_longer = all(line.startswith("run.rollouts: ") for line in changed)
         onward = f"run.start_from={run.path} run.dir=NEW" if is_longer else "run.dir=NEW"
+        # The options of another environment or method differ with its name.
+        causes = [line for line in changed if line.startswith(("env.name: ", "method.name: "))]
+        sections = tuple(line.partition("name: ")[0] for line in causes)
+        causes += [line for line in changed if not line.startswith(sections)]
         raise RunDirectoryError(
-            f"{run.path} has another configuration: {'; '.join(_name_causes(changed))}; undo the change, or"
+            f"{run.path} has another configuration: {'; '.join(causes)}; undo the change, or"
             f" start another run with {onward}"
         )
-
-
-def _name_causes(changed: Sequence[str]) -> list[str]:
-    """Return differences without the options of another environment or method, which differ with its name."""
-    causes = [line for line in changed if line.startswith(("env.name: ", "method.name: "))]
-    sections = tuple(line.partition("name: ")[0] for line in causes)
-    return [*causes, *(line for line in changed if not line.startswith(sections))]
 
 
 def with_recorded_context(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:

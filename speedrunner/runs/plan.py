@@ -11,7 +11,6 @@ import msgspec
 
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
-from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
@@ -73,12 +72,6 @@ def step_key(step: Step) -> str:
     return f"{step_name(step)}-{hashlib.sha256(msgspec.json.encode(step)).hexdigest()[:12]}"
 
 
-def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
-    """Return an evaluation of `tasks`; its episodes have keys such as `test/0050/0012`."""
-    keys = {f"test/{checkpoint:04d}/{number:04d}": task for number, task in enumerate(tasks)}
-    return Evaluate(checkpoint, policy, keys)
-
-
 def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
     """List the steps of a run in order. Raises `InvalidPlan`.
 
@@ -103,15 +96,20 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
         raise InvalidPlan(
             f"the environment's split has {twice[0]} twice: a task can occur once, in training or held out"
         )
+
+    def evaluation(checkpoint: int, policy: int) -> Evaluate:
+        keys = {f"test/{checkpoint:04d}/{number:04d}": task for number, task in enumerate(test)}
+        return Evaluate(checkpoint, policy, keys)
+
     if not trains:
-        return [evaluation(checkpoint, 0, test) for checkpoint in run.checkpoints]
+        return [evaluation(checkpoint, 0) for checkpoint in run.checkpoints]
     steps: list[Step] = []
     starts = range(0, rollouts, run.sleep_every)
     for batch, start in enumerate([*starts, rollouts]):
         end = min(start + run.sleep_every, rollouts)
         # Policy `batch` is made from `start` rollouts and used until the next sleep.
         until = end if start < rollouts else rollouts + 1
-        steps += [evaluation(c, batch, test) for c in run.checkpoints if start <= c < until]
+        steps += [evaluation(c, batch) for c in run.checkpoints if start <= c < until]
         if start < rollouts:
             tasks = {f"train/{number:04d}": split.train[number] for number in range(start, end)}
             steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks))]
@@ -153,8 +151,3 @@ def unfinished_steps(
         if tasks or not is_finished:
             unfinished.append(Due(step, tasks))
     return unfinished
-
-
-def trained_tasks(rows: Iterable[EpisodeRow]) -> set[Task]:
-    """Return the tasks used for training; a task may be repeated after an infrastructure error."""
-    return {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}

@@ -200,7 +200,11 @@ def describe_plan(runs: Iterable[PlannedRun]) -> Iterator[str]:
         sleep_calls = setup.model_config.role("inducer").calls(calls) if calls else 0
         requests = episodes * setup.env.limits.llm_calls + sleeps * sleep_calls
         own += Counter(runs=1, episodes=episodes, sleeps=sleeps, requests=requests)
-        notes |= dict.fromkeys(_list_notes(setup))
+        checkpoints = sum(isinstance(step, Evaluate) for step in setup.plan())
+        if not setup.method.trains and checkpoints > 1:
+            note = f"{setup.config.method.name} does not learn: its only policy is evaluated again at each"
+            note += f" of the {checkpoints} checkpoints, as in the paper; run.rollouts=0 evaluates it once."
+            notes[note] = None
     if len(counts) > 1:
         counts["all"] = sum(counts.values(), Counter())
     shown = ("runs", "episodes", "sleeps", "requests")
@@ -211,13 +215,3 @@ def describe_plan(runs: Iterable[PlannedRun]) -> Iterator[str]:
     if unlimited:
         yield f"Requests of sleeps without a limit are not counted ({', '.join(unlimited)})."
     yield from notes
-
-
-def _list_notes(setup: Setup) -> Iterator[str]:
-    """Yield that evaluations are repeated."""
-    checkpoints = sum(isinstance(step, Evaluate) for step in setup.plan())
-    if not setup.method.trains and checkpoints > 1:
-        yield (
-            f"{setup.config.method.name} does not learn: its only policy is evaluated again at each of the"
-            f" {checkpoints} checkpoints, as in the paper; run.rollouts=0 evaluates it once."
-        )

@@ -123,7 +123,7 @@ async def survive_deaths(
                 say(given_up)
                 count = 0
         count += 1
-        shutdown.begin()
+        shutdown.is_cleaning = False
         await asyncio.sleep(PAUSE_S)
         shutdown.check()
 
@@ -197,7 +197,7 @@ class _RunsOfServer:
     async def play(self) -> Reconciliation | None:
         """Play the runs to their ends. Return the engine's reconciliation."""
         session = self._session
-        session.shutdown.begin()  # the cleanup after the previous server is over
+        session.shutdown.is_cleaning = False  # the cleanup after the previous server is over
         async with self._directories:
             try:
                 # The directory of a single run is checked first.
@@ -243,12 +243,14 @@ class _RunsOfServer:
                     if self._death is None:
                         await self._start_more()
             finally:
-                session.shutdown.clean_up()
+                session.shutdown.is_cleaning = True
                 await self._cancel()
                 reconciliation = await deployment.reconciliation()
-                # A slow disk takes seconds for each run, and the end of a job may be near.
-                with ThreadPoolExecutor() as threads:
-                    list(threads.map(lambda run: run.store_reconciliation(reconciliation), self._opened))
+                if reconciliation is not None:
+                    append = [run.directory.append_reconciliation for run in self._opened]
+                    # A slow disk takes seconds for each run, and the end of a job may be near.
+                    with ThreadPoolExecutor() as threads:
+                        list(threads.map(lambda write: write(reconciliation), append))
             return reconciliation
 
     async def _start_more(self) -> None:

@@ -114,12 +114,6 @@ class Progress:
         self._steps[step] = (self._steps[step][0] + 1, 0)
         self._say_now_and_then(self._line())
 
-    def _left_s(self) -> float | None:
-        """Estimate the seconds that are left, at this process's pace so far; `None`: too early to tell."""
-        if self._played < FEW:
-            return None
-        return (time.monotonic() - self._began) / self._played * (self._total - self._finished)
-
     def _say_now_and_then(self, line: str) -> None:
         if not self._is_live and time.monotonic() - self._ticks.last_s >= PLAIN_EVERY_S:
             self.say(line)
@@ -150,7 +144,7 @@ class Progress:
                 parts.append(f"{self._meter.spent_usd:.4f} USD")
         if queued := self._queued():
             parts.append(f"{queued} queued for room in the cache")
-        left_s = self._left_s()
-        if left_s is not None and left_s >= 1:
+        left_s = seconds / max(self._played, 1) * (self._total - self._finished)  # at this process's pace
+        if self._played >= FEW and left_s >= 1:
             parts.append(f"{describe_seconds(left_s)} left")
         return " · ".join(parts)

@@ -82,12 +82,6 @@ class Setup:
         env = self.config.env
         return WorkerPool(size, env.name, env.options, log, self.config.sandbox)
 
-    @property
-    def carries_history(self) -> bool:
-        """Whether a new run copies the training history of the run that it starts from."""
-        run = self.config.run
-        return run.carry_history and run.start_from is not None and run.rollouts > 0 and self.method.trains
-
     def initial_policy(self) -> Policy:
         """Return the first policy: the method's own, or a copy of another run's.
 

@@ -50,6 +50,9 @@ class Shutdown:
         patience_s: seconds that units in flight may take after the first signal. A SIGUSR1 warns of a job's
             end; after it, they may run until that end if it is known.
         time_s: seconds from now until everything must have ended; `None`: no limit.
+
+    Attributes:
+        is_cleaning: whether the work is over and its cleanup runs, which nothing cancels but a second signal.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class Shutdown:
         """Units in flight."""
         self._task: asyncio.Task[Any] | None = None
         self._cancelled = False
-        self._is_cleaning = False
+        self.is_cleaning = False
 
     @property
     def requested(self) -> bool:
@@ -85,14 +88,6 @@ class Shutdown:
             raise TimeIsUp
         if self._signal is not None:
             raise Interrupted(self._signal)
-
-    def begin(self) -> None:
-        """Note that work begins, perhaps again after a cleanup."""
-        self._is_cleaning = False
-
-    def clean_up(self) -> None:
-        """Note that the work is over and its cleanup begins, which nothing cancels but a second signal."""
-        self._is_cleaning = True
 
     @contextmanager
     def unit(self, name: str) -> Iterator[None]:
@@ -127,8 +122,12 @@ class Shutdown:
                 if self._cancelled:  # whatever its result
                     self.check()
                 raise
-        except TimeIsUp:
-            self._require_progress()
+        except TimeIsUp as up:
+            if not self._ended and self._time_s is not None:
+                raise TimeTooShort(
+                    f"no episode or sleep could finish in the {self._time_s:.0f} s that this job has,"
+                    " including the start of its server: request more minutes"
+                ) from up
             raise
         finally:
             if end is not None:
@@ -139,13 +138,6 @@ class Shutdown:
     def _remaining_s(self) -> float | None:
         return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
-    def _require_progress(self) -> None:
-        if not self._ended and self._time_s is not None:
-            raise TimeTooShort(
-                f"no episode or sleep could finish in the {self._time_s:.0f} s that this job has,"
-                " including the start of its server: request more minutes"
-            )
-
     def _on_end(self) -> None:
         """Stop because the time is over. Units in flight are lost, except for their recorded steps."""
         if self._signal in (None, signal.SIGUSR1):
@@ -153,8 +145,10 @@ class Shutdown:
         self._cancel()
 
     def _on_signal(self, number: int) -> None:
-        if number == signal.SIGHUP:
-            _leave_terminal()
+        if number == signal.SIGHUP:  # the terminal is closed, and writing to it is an error
+            for stream in (1, 2):
+                if stat.S_ISCHR(os.fstat(stream).st_mode):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if self.requested:
             self._give_up()
             # Workers and server watch this process and end with it; the lock becomes stale.
@@ -178,7 +172,7 @@ class Shutdown:
 
     def _cancel(self) -> None:
         assert self._task is not None
-        if self._cancelled or self._is_cleaning:
+        if self._cancelled or self.is_cleaning:
             return  # cleanup must not be cancelled
         self._give_up()
         self._cancelled = True
@@ -193,13 +187,6 @@ class Shutdown:
                 f"aborted: {len(self._units)} in flight ({names}); a resumed run restarts episodes and"
                 " continues sleeps"
             )
-
-
-def _leave_terminal() -> None:
-    """Discard further output to a closed terminal, where writing is an error."""
-    for stream in (1, 2):
-        if stat.S_ISCHR(os.fstat(stream).st_mode):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 import envs
 from envs import TextEnv
 from envs.env_registry import ENVIRONMENTS
-from serving.model_config import ModelConfig, ServerOptions
+from serving.model_config import ServerOptions
 from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
 from speedrunner.config.names import describe_start, identify_condition
@@ -46,7 +46,10 @@ def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = Tr
         `set_up`.
     """
     config = usable(run)
-    model_config = _without_place(run.processes[-1].model) if run.processes else None
+    model_config = None
+    if run.processes:  # without the fields for the model's location, creation and serving
+        nowhere = dict.fromkeys(("path", "recipe", "id", "revision", "base_url", "api_key_env"))
+        model_config = replace(run.processes[-1].model, server=ServerOptions(), **nowhere)
     _require(config, run, trust, CLASSES if model_config else (*CLASSES, MODEL))
     return set_up(config, model_config, plays_here=plays_here)
 
@@ -113,12 +116,6 @@ def usable(run: RunData) -> Config:
         logging="none",
         verbosity="info",
     )
-
-
-def _without_place(model_config: ModelConfig) -> ModelConfig:
-    """Return a recorded model config without the fields for the model's location, creation and serving."""
-    nowhere = dict.fromkeys(("path", "recipe", "id", "revision", "base_url", "api_key_env"))
-    return replace(model_config, server=ServerOptions(), **nowhere)
 
 
 def _require(config: Config, run: RunData, named: Collection[str], keys: Collection[str]) -> None:

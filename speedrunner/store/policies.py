@@ -90,8 +90,15 @@ class PolicyStore:
         final = self._path(policy.version)
         files.make_folder(self.folder)
         try:
+            contents = {
+                "skills.py": policy.module.encode(),
+                INDEX: json_records.format_record(LibraryIndex(policy.version, policy.skills)),
+                "notes.md": policy.notes.encode(),
+                "method.json": msgspec.json.format(msgspec.json.encode(policy.method), indent=2) + b"\n",
+            }
             with whole_folder(final) as hidden:
-                _write(hidden, policy)
+                for name, content in contents.items():
+                    files.write_atomic(hidden / name, content)
                 if _read(hidden) != policy:
                     raise ValueError("it would not read back unchanged")
         except (ValueError, TypeError, msgspec.DecodeError) as error:
@@ -114,17 +121,6 @@ class LibraryIndex(msgspec.Struct):
             replace(skill, created=skill.created + by, edited=skill.edited + by) for skill in self.skills
         )
         return replace(self, version=self.version + by, skills=moved)
-
-
-def _write(folder: Path, policy: Policy) -> None:
-    contents = {
-        "skills.py": policy.module.encode(),
-        INDEX: json_records.format_record(LibraryIndex(policy.version, policy.skills)),
-        "notes.md": policy.notes.encode(),
-        "method.json": msgspec.json.format(msgspec.json.encode(policy.method), indent=2) + b"\n",
-    }
-    for name, content in contents.items():
-        files.write_atomic(folder / name, content)
 
 
 def _read(folder: Path) -> Policy:

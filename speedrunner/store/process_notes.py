@@ -58,11 +58,6 @@ def caveats(runs: Iterable[RunData]) -> list[str]:
     return sorted(lines)
 
 
-def has_caveat(processes: Iterable[Process]) -> bool:
-    """Return whether the results of a run say nothing about other models, by the caveat of a model config."""
-    return any(process.model.caveat for process in processes)
-
-
 def _silencing_setting(model_config: ModelConfig, role: str) -> str:
     """Return the setting that keeps a role from reasoning; "" without one."""
     own, flags = model_config.role(role), model_config.server.flags
@@ -98,6 +93,6 @@ def _flatten_notes(process: Process) -> dict[str, Any]:
         model["server"]["flags"].pop(flag, None)
     if url := model["base_url"]:
         model["base_url"] = urlsplit(url).hostname  # a port says nothing about the model
-    for name in ("started", "host", "pid", "machine", "sandbox", "prices", "changes", "format"):
+    for name in ("started", "host", "pid", "machine", "prices", "changes", "format"):
         content.pop(name, None)
     return flat(content)

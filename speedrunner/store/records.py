@@ -458,7 +458,6 @@ class Process(msgspec.Struct, kw_only=True):
         code: digests of SpeedRunner's packages and of the modules of a user's environment and method.
         versions: of Python, packages, and the checkout.
         machine: the hardware.
-        sandbox: what confined skills and inducer code, and from what.
         history: digest of the training history that the run carries from another run; empty without one.
         changes: accepted differences from the previous process.
     """
@@ -474,7 +473,6 @@ class Process(msgspec.Struct, kw_only=True):
     code: dict[str, str]
     versions: dict[str, str]
     machine: Machine
-    sandbox: str
     history: str = ""
     changes: list[str] = []
     format: Integer = FORMAT

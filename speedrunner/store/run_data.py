@@ -295,10 +295,9 @@ class RunData:
 
     def sleep(self, number: int) -> SleepRecord:
         """Return one finished sleep. Raises `RunDirectoryError` if it does not exist."""
-        for record in self.sleeps:
-            if record.sleep == number:
-                return record
-        numbers = [record.sleep for record in self.sleeps]
+        numbers = self.files.numbers("sleep")
+        if number in numbers:
+            return self.read_sleep(number)
         there = f"{sleep_key(numbers[0])} to {sleep_key(numbers[-1])}" if numbers else "none yet"
         raise RunDirectoryError(f"{self.path} has no {sleep_key(number)}; it has {there}")
 

@@ -177,7 +177,7 @@ class RunLock:
         patience, tries = round(self._patience_s / _PAUSE_S), _TRIES
         while not self._claim():
             holder = self._holder()
-            if holder is not None and self._is_stale(holder):
+            if holder is not None and not _holds(_read_owner(holder), self._silence(holder)):
                 with explain_errors(self.path, "taken over from a process that no longer exists"):
                     holder.unlink(missing_ok=True)
                 continue
@@ -265,12 +265,6 @@ class RunLock:
             return _find_holder(self.path)
         return None
 
-    def _is_stale(self, holder: Path) -> bool:
-        return not _holds(_read_owner(holder), self._silence(holder))
-
-    def _seems_dead(self, holder: Path) -> bool:
-        return is_alive(_read_owner(holder)) is None and self._silence(holder) > 2 * BEAT_S
-
     def _silence(self, holder: Path) -> float:
         """Return the seconds since the last sign of life, on the file system's clock."""
         probe = temporary_name(self.path.with_name(f"{self._token}-probe"))
@@ -288,14 +282,15 @@ class RunLock:
                 probe.unlink(missing_ok=True)
 
     def _held_by(self, holder: Path) -> LockHeld:
-        kind = OwnerSilent if self._seems_dead(holder) else LockHeld
         line = f"{self.path.parent} is in use by {_describe(holder)}: wait for it or stop it"
-        if is_alive(_read_owner(holder)) is None:
-            line += (
-                f" (if it no longer runs, the lock expires {STALE_S:.0f} s after its last sign of life,"
-                f" which was {max(self._silence(holder), 0.0):.0f} s ago)"
-            )
-        return kind(line)
+        if is_alive(_read_owner(holder)) is not None:
+            return LockHeld(line)
+        silence_s = self._silence(holder)
+        kind = OwnerSilent if silence_s > 2 * BEAT_S else LockHeld
+        return kind(
+            f"{line} (if it no longer runs, the lock expires {STALE_S:.0f} s after its last sign of life,"
+            f" which was {max(silence_s, 0.0):.0f} s ago)"
+        )
 
 
 @contextmanager

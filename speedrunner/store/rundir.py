@@ -6,7 +6,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +172,10 @@ class RunDirectory:
             self._offered.add(line)
 
     def append_reconciliation(self, reconciliation: Reconciliation) -> None:
-        """Append a process's comparison of the ledger with the engine's counters."""
-        self._append(self.files.reconciliations, reconciliation, durable=False)
+        """Append a process's comparison of the ledger with the engine's counters. Ignore a disk error,
+        because the error that stopped the run is reported first."""
+        with suppress(files.StorageError):
+            self._append(self.files.reconciliations, reconciliation, durable=False)
 
     def sleep_journal(
         self, sleep: int, attempt: int, steps: Sequence[SleepStep], note: Callable[[], None]

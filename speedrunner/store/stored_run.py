@@ -91,29 +91,22 @@ def list_files(run: Path, folder: str = "") -> Iterator[str]:
             known = _FILE
         # NFS gives such names to files that were removed while they were open. A user's own files next to
         # the records, such as a report, are not opened either.
-        is_skipped = files.is_leftover(entry) or entry.name.startswith(".nfs") or _is_beside(run, name)
+        is_own = "/" in name or _FILE.fullmatch(name) or _FOLDER.fullmatch(name)
+        is_beside = not is_own and os.path.lexists(run / "config.yaml")
+        is_skipped = files.is_leftover(entry) or entry.name.startswith(".nfs") or is_beside
         if known is None or not (is_skipped or known.fullmatch(name)):
-            if os.path.lexists(entry):  # not removed meanwhile, such as a lock
-                raise _refuse_entry(run, name)
-        elif known is _FILE and not is_skipped:
+            if not os.path.lexists(entry):  # removed meanwhile, such as a lock
+                continue
+            if not os.path.lexists(run / "config.yaml"):
+                raise _refuse_folder(run, name)
+            raise RunDirectoryError(
+                f"{run} has {name!r}, no file or folder that SpeedRunner writes there: move it out of the run"
+            )
+        if known is _FILE and not is_skipped:
             yield name
         elif not is_skipped:
             with suppress(FileNotFoundError):
                 yield from list_files(run, f"{name}/")
-
-
-def _is_beside(run: Path, name: str) -> bool:
-    """Return whether a name at the top of a run is none of its own."""
-    is_own = "/" in name or _FILE.fullmatch(name) or _FOLDER.fullmatch(name)
-    return not is_own and os.path.lexists(run / "config.yaml")
-
-
-def _refuse_entry(run: Path, name: str) -> RunDirectoryError:
-    if not os.path.lexists(run / "config.yaml"):
-        return _refuse_folder(run, name)
-    return RunDirectoryError(
-        f"{run} has {name!r}, no file or folder that SpeedRunner writes there: move it out of the run"
-    )
 
 
 def _refuse_folder(folder: Path, name: str) -> RunDirectoryError:

@@ -185,7 +185,9 @@ class CallTree:
 
     def _error(self, error: str, least: int = 0) -> str:
         limit = ERROR_LIMIT if self._episode.left > self._least else least
-        error = _shorten(valid_text(error), limit) if limit else NOT_KEPT
+        error = valid_text(error) if limit else NOT_KEPT
+        if len(error) > limit > 0:
+            error = f"{error[:limit]}\n  ... {len(error) - limit} more characters ..."
         self._take(len(error), error)
         return error
 
@@ -195,9 +197,3 @@ class CallTree:
 
 def _recorded_line(line: int | None) -> int | msgspec.UnsetType:
     return msgspec.UNSET if line is None else line
-
-
-def _shorten(error: str, limit: int) -> str:
-    if len(error) <= limit:
-        return error
-    return f"{error[:limit]}\n  ... {len(error) - limit} more characters ..."

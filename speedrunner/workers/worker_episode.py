@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, Primitive, TextEnv
+from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Primitive, TextEnv
 from speedrunner.store.records import Module, Termination
 from speedrunner.workers.call_tree import CallTree, EpisodeRoom
 from speedrunner.workers.sandbox.channel import InvalidMessage
@@ -78,13 +78,16 @@ class WorkerEpisode:
         ended = self._run(name, arguments, request.time_limit_s)
         self.tree.end(0, ended.result, ended.error, ended.omitted)
         outcome = self._env.outcome()
+        termination = Termination.ACTION_LIMIT if self._out_of_actions else None
+        if self._env.done:
+            termination = Termination.SUCCESS if outcome.success else Termination.FAILURE
         return Executed(
             node=self.tree.root,
             observation=self._observation,
             free_observation=self._env.free_observation(),
             outcome=outcome,
             actions=self._actions,
-            termination=self._termination(outcome),
+            termination=termination,
         )
 
     def close(self) -> None:
@@ -155,11 +158,6 @@ class WorkerEpisode:
             text = f"stopped at the limit of {self._action_limit} actions"
             return Refused("ActionLimitReached", text, final=True)
         return None
-
-    def _termination(self, outcome: Outcome) -> Termination | None:
-        if self._env.done:
-            return Termination.SUCCESS if outcome.success else Termination.FAILURE
-        return Termination.ACTION_LIMIT if self._out_of_actions else None
 
     @property
     def _out_of_actions(self) -> bool:

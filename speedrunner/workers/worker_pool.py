@@ -209,13 +209,9 @@ class WorkerPool:
 
     async def _start(self, slot: int) -> EnvWorker:
         async with self._starting:
-            fork_server = await self._load_fork_server()
+            async with self._loading:
+                if self._fork_server is None or not self._fork_server.usable:  # not loaded yet, or dead
+                    self._fork_server = await ForkServer(self._env, self._log).loaded()
+                fork_server = self._fork_server
             worker = self._workers[slot] = await fork_server.worker(self._options, self._sandbox)
         return worker
-
-    async def _load_fork_server(self) -> ForkServer:
-        """Return the fork server; a new one if it has died."""
-        async with self._loading:
-            if self._fork_server is None or not self._fork_server.usable:
-                self._fork_server = await ForkServer(self._env, self._log).loaded()
-            return self._fork_server

@@ -62,7 +62,7 @@ def process(model_config: ModelConfig, **prices: Prices) -> Process:
     return Process(
         started=0.0, host="here", pid=1, model=model_config, models={},
         env={}, prompts={}, prices={model_config.name: model_config.prices, **prices}, code={}, versions={},
-        machine=Machine("a processor", 2, 16.0, []), sandbox="rlimits",
+        machine=Machine("a processor", 2, 16.0, []),
     )  # fmt: skip
 
 

@@ -138,7 +138,9 @@ class Teacher:
     def turn(self, told: str) -> tuple[str, ToolCall]:
         """Return the thought and the call that answer the last text."""
         seen = Seen.read(told)
-        goal, other = self._goal(seen)
+        goal, second = goals(self.mission)
+        other = seen.carried not in (None, goal.thing)  # another thing is carried: it is dropped first
+        goal = second if seen.carried == goal.thing else goal
         faced = any(name == goal.thing and cell == (0, 1) for name, cell, _ in seen.things)
         if not other and not faced and (use := self._skill(goal)) is not None:
             self._tried.add((use.tool.name, use.part(goal)))
@@ -147,13 +149,6 @@ class Teacher:
         if other:
             return f"drop the {seen.carried}.", ToolCall("drop" if seen.free((0, 1)) else "turn_right", {})
         return self.by_hand(seen, goal)
-
-    def _goal(self, seen: Seen) -> tuple[Goal, bool]:
-        """Return the current part, and whether another thing is carried that must be dropped first."""
-        first, second = goals(self.mission)
-        if seen.carried == first.thing:
-            return second, False
-        return first, seen.carried is not None
 
     def _skill(self, goal: Goal) -> SkillUse | None:
         """Return the best skill that was not tried for this part yet."""

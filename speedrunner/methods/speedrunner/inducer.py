@@ -25,7 +25,6 @@ from speedrunner.methods import (
     SleepTools,
     Tool,
     Toolbox,
-    Trajectory,
     headline,
     render,
     shared_parts,
@@ -119,6 +118,10 @@ class Inducer(Method):
             learned: what the template needs besides the episodes, the earlier sleeps and the budget.
         """
         batch, model = history.batch(history.batches()[-1]), tools.model
+        episodes = (
+            (headline(msgspec.to_builtins(each)), describe_skill_calls(each.turns), describe_loop(each.turns))
+            for each in batch
+        )
         context, texts = model.model_config.context, list[str]()
         if self.interpreter == "off":
             wholes = [trajectory_text(played) for played in batch]
@@ -128,7 +131,7 @@ class Inducer(Method):
             __package__,
             template,
             sleep=tools.sleep,
-            batch=[_describe_episode(played) for played in batch],
+            batch=["; ".join(filter(None, parts)) for parts in episodes],
             history=history.count(),
             earlier_runs=history.earlier,
             environment=history.environment,
@@ -144,11 +147,6 @@ class Inducer(Method):
             **learned,
         )
         return Message("user", text)
-
-
-def _describe_episode(played: Trajectory) -> str:
-    parts = headline(msgspec.to_builtins(played)), describe_skill_calls(played.turns)
-    return "; ".join(filter(None, (*parts, describe_loop(played.turns))))
 
 
 def _effect(sleep: int, history: History) -> list[str]:

@@ -149,7 +149,11 @@ def skill_stats() -> list[dict[str, Any]]:
             )
             own = [call for call in made if call["name"] == name]
             row["calls"] += len(own)
-            row["errors"] += sum(_failed(call) for call in own)
+            # As `CallNode.failed` of the store, which cannot be imported here.
+            errors = [call["error"] for call in own if call["error"] is not None]
+            row["errors"] += sum(
+                not each.startswith(("EpisodeEnded:", "ActionLimitReached:")) for each in errors
+            )
             row["episodes"] += 1
             if outcome is not None:
                 row["successes"] += outcome["success"]
@@ -159,12 +163,6 @@ def skill_stats() -> list[dict[str, Any]]:
     for row in rows.values():
         row["score"] = round(sum(row["score"]) / len(row["score"]), 3) if row["score"] else None
     return [rows[key] for key in sorted(rows)]
-
-
-def _failed(call: dict[str, Any]) -> bool:
-    """Return whether a call failed, as `CallNode.failed` of the store, which cannot be imported here."""
-    ends = ("EpisodeEnded:", "ActionLimitReached:")
-    return call["error"] is not None and not call["error"].startswith(ends)
 
 
 def library_source(version: int) -> str:

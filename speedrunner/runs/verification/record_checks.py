@@ -6,7 +6,7 @@ repeated on the library before it, and the result is compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -82,7 +82,11 @@ def check_policies(checked: CheckedRun) -> Finding:
             before = None
             continue
         if version == 0:
-            _check_first(checked, policy, differences)
+            setup, process = checked.setup, checked.process
+            if setup.config.run.start_from is None and policy != setup.method.initial():
+                differences.add(name, f"it is not the initial policy of {setup.config.method.name}")
+            if process is not None and history_digest(checked.run.path) != process.history:
+                differences.add("carried", "it is not the history that the run was played with")
         elif version not in records:
             differences.add(name, f"{sleep_key(version)}, which made it, is missing")
         elif before is not None:
@@ -94,15 +98,6 @@ def check_policies(checked: CheckedRun) -> Finding:
                 differences.add(name, problem)
         before = policy
     return differences.finding(f"{len(versions)} versions, made by {edits} accepted edits")
-
-
-def _check_first(checked: CheckedRun, policy: Policy, differences: Differences) -> None:
-    """Check that version 0 is the method's own, unless the run starts from another run's policy."""
-    setup = checked.setup
-    if setup.config.run.start_from is None and policy != setup.method.initial():
-        differences.add("policies/v0000", f"it is not the initial policy of {setup.config.method.name}")
-    if checked.process is not None and history_digest(checked.run.path) != checked.process.history:
-        differences.add("carried", "it is not the history that the run was played with")
 
 
 def _possible_starts(checked: CheckedRun, policy: Policy) -> list[Library]:
@@ -131,15 +126,12 @@ def _problems(library: Library, edits: Sequence[Edit], after: Library, sleep: in
         if edited == library:
             return [f"{what} changes nothing"]
         library = edited
-    return list(_differences(library, after))
-
-
-def _differences(replayed: Library, stored: Library) -> Iterator[str]:
-    """Yield the differences between a stored library and the result of its edits."""
-    for file, field in (("skills.py", "source"), ("library.json", "skills")):
-        recorded, expected = getattr(stored, field), getattr(replayed, field)
-        if recorded != expected:
-            yield f"{file} is not as the accepted edits leave it: {contrast(recorded, expected)}"
+    files = ("skills.py", after.source, library.source), ("library.json", after.skills, library.skills)
+    return [
+        f"{file} is not as the accepted edits leave it: {contrast(recorded, expected)}"
+        for file, recorded, expected in files
+        if recorded != expected
+    ]
 
 
 def check_reconciliations(checked: CheckedRun) -> Finding:

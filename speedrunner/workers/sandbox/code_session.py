@@ -169,8 +169,10 @@ class CodeSession:
             child.pause()  # it may report that it is done, and continue
         except ChannelTimeout:
             return f"stopped at the time limit of {limit_s:g} s"
+        except ChannelClosed:
+            return f"the process ended: {child.death()}"
         except ChannelError as error:
-            return _why(error, child)
+            return f"the process sent {error} and was killed"
         problem = said.error and said.error.partition("\n")[0][:ERROR_CHARS]
         text = said.text[: self._output_chars + NOTE_CHARS]
         return CodeResult(text.strip("\n"), problem)
@@ -179,9 +181,3 @@ class CodeSession:
         if self._child is not None:
             self._child.kill()
             self._child = None
-
-
-def _why(error: ChannelError, child: Child) -> str:
-    if isinstance(error, ChannelClosed):
-        return f"the process ended: {child.death()}"
-    return f"the process sent {error} and was killed"

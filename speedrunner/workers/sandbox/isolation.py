@@ -37,15 +37,6 @@ class SandboxError(Exception):
     """A sandboxed process cannot be started here, or not now, or does not answer as it should."""
 
 
-def find_bubblewrap() -> str:
-    """Return the path of bubblewrap. Raises `SandboxError`."""
-    if (path := shutil.which("bwrap")) is None:
-        raise SandboxError(
-            f"skills cannot be isolated here: bubblewrap is not installed; {INSTALL}; or {INSTEAD}"
-        )
-    return path
-
-
 def bubblewrap_command(mounts: Mapping[str, Path]) -> list[str]:
     """Return the prefix of a command line that isolates the command with bubblewrap.
 
@@ -54,8 +45,12 @@ def bubblewrap_command(mounts: Mapping[str, Path]) -> list[str]:
 
     Raises `SandboxError`: bubblewrap is not installed, or this Python cannot be shown.
     """
+    if (program := shutil.which("bwrap")) is None:
+        raise SandboxError(
+            f"skills cannot be isolated here: bubblewrap is not installed; {INSTALL}; or {INSTEAD}"
+        )
     return [
-        find_bubblewrap(),
+        program,
         *("--unshare-all", "--unshare-user", "--cap-drop", "ALL"),
         *("--die-with-parent", "--hostname", "sandbox"),
         *(word for name, value in VARIABLES.items() for word in ("--setenv", name, value)),

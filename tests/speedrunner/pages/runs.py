@@ -104,7 +104,7 @@ def hostile_run(folder: Path) -> Path:
         run.append_process(
             replace(
                 process(replace(load_model_config("tiny-random"), caveat=HOSTILE)),
-                host=HOSTILE, versions={HOSTILE: HOSTILE}, sandbox=HOSTILE, changes=[HOSTILE],
+                host=HOSTILE, versions={HOSTILE: HOSTILE}, changes=[HOSTILE],
             )
         )  # fmt: skip
         run.append_request(replace(request(), model=HOSTILE, error=HOSTILE, labels={HOSTILE: HOSTILE}))

@@ -97,9 +97,7 @@ def page_of(*runs: RunResult, tables: Sequence[Table] | None = None, text: str =
 
 def whole(text: str = "Aside") -> str:
     """A page with each of its parts."""
-    played = msgspec.structs.replace(
-        process(load_model_config("tiny-random")), host=text, sandbox=text, changes=[text]
-    )
+    played = msgspec.structs.replace(process(load_model_config("tiny-random")), host=text, changes=[text])
     point = checkpoint(0, [{"score": 0.5}])
     runs = [
         replace(summary(env, method, 0, point, model=text), path=f"{method}{text}", processes=[played] * 2)

@@ -392,7 +392,7 @@ async def test_a_signal_between_two_servers_ends_it(monkeypatch: pytest.MonkeyPa
     shutdown = Shutdown(lambda line: None)
 
     async def play() -> None:
-        shutdown.clean_up()
+        shutdown.is_cleaning = True
         asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGTERM)
         raise DEATH
 

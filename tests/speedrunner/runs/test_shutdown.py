@@ -113,7 +113,7 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
                     raise failure
             job.shutdown.check()
         finally:
-            job.shutdown.clean_up()
+            job.shutdown.is_cleaning = True
             await clock.sleep(10.0)
             put_away = True
 
