@@ -22,7 +22,6 @@ from speedrunner.results.cost_text import (
     checkpoint_notes,
     cost_lines,
     limit_lines,
-    list_costly,
     price_text,
 )
 from speedrunner.results.frames import frame_sleeps
@@ -140,7 +139,7 @@ def cost(
             say(checkpoint_notes(points, [one.book]))
         if repaid := break_even([checkpoints]):
             say(repaid.describe())
-        say("", *list_costly(run))
+        say("")
         say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         usd = sum(each.total.usd or 0.0 for each in costs)
