@@ -28,15 +28,12 @@ from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import add_costs, frame_checkpoints
-from speedrunner.results.pairing import Compared, list_task_differences, note_code, note_run, split_conditions
+from speedrunner.results.pairing import Compared, note_code, note_run, split_conditions
 from speedrunner.results.pricing import RuleName, busy_seconds, price_book, price_caveats
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import RunData, load
-
-TASKS = 10
-"""Test tasks that differ most which are printed."""
 
 HEAD = ("", "", "mean", "interval", "against A", "its interval", "pairs")
 MORE = "Every checkpoint and run, what the columns mean, prices and changes of code: --all"
@@ -94,8 +91,6 @@ def compare(
             " are of test episodes; `speedrunner cost` shows those of rollouts and sleeps.",
             *(line for run in framed[1:] if (line := note_code(run, framed[0]))),
         )
-        for place in range(1, len(sides)):
-            say(*_list_tasks(sides, place, found[-1].rollouts))
 
 
 def _load_once(paths: Sequence[Path]) -> list[RunData]:
@@ -167,21 +162,6 @@ def _table(found: Sequence[Compared], sides: Sequence[Condition], everything: bo
     yield head
     for heading, line in zip(above, lines, strict=True):
         yield from (*heading, line)
-
-
-def _list_tasks(sides: Sequence[Condition], place: int, point: int) -> list[str]:
-    """Return the test tasks with the largest differences in score from the first side, each with an episode
-    of both sides."""
-    tasks = list_task_differences(sides[0], sides[place], point)
-    differing = [task for task in tasks if task.difference]
-    count = f"{len(differing)} of {len(tasks)} tasks differ in score"
-    if not differing:
-        return ["", count]
-    rows, episodes = [["task", "A", ascii_uppercase[place]]], []
-    for one in differing[:TASKS]:
-        rows.append([f"{one.task.name} {one.task.index}", *(f"{score:.3f}" for score in one.scores)])
-        episodes.append(", ".join(one.episodes))
-    return ["", f"{count}:", *align_columns(rows, notes=episodes)]
 
 
 def _cells(estimate: Estimate | None, digits: int, sign: str = "") -> tuple[str, str]:

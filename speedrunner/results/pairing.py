@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
-from math import isnan, sqrt
-from operator import itemgetter
-from typing import Any, NamedTuple
+from math import sqrt
+from typing import NamedTuple
 
 import pandas
 from msgspec.structs import replace
 
-from envs import Task
 from speedrunner.config.condition import Choice, ModelVariant
 from speedrunner.config.schema import differences
 from speedrunner.results.conditions import OURS, Condition, group_runs
@@ -179,47 +177,6 @@ def note_code(side: RunResult, first: RunResult) -> str:
 
 def _join_points(points: list[int]) -> str:
     return ", ".join(map(str, points))
-
-
-class TaskDifference(NamedTuple):
-    """A test task that both sides played.
-
-    Attributes:
-        scores: mean score of the first and the second side.
-        episodes: of each side, the path of a run with the key of an episode.
-    """
-
-    task: Task
-    scores: list[float]
-    episodes: list[str]
-
-    @property
-    def difference(self) -> float:
-        """Return the second side's score minus the first's."""
-        return self.scores[1] - self.scores[0]
-
-
-def list_task_differences(first: Condition, second: Condition, point: int) -> list[TaskDifference]:
-    """Return the tasks that both sides played, the largest difference in score first, then in output."""
-    both = pandas.concat(
-        pandas.merge(
-            one.tests(point).assign(run=one.path),
-            other.tests(point).assign(run=other.path),
-            on="task",
-            suffixes=("_0", "_1"),
-        )
-        for one, other in pair_runs(first, second, point).values()
-    )
-    found: list[tuple[Any, TaskDifference]] = []
-    tasks: Iterator[tuple[Any, pandas.DataFrame]] = iter(both.groupby(level="task", sort=False))
-    for task, played in tasks:
-        *scores, output, changed = played[["score_0", "score_1", "output_0", "output_1"]].mean().tolist()
-        more = abs(changed - output)
-        first_row = played.iloc[0]
-        episodes = [f"{first_row[f'run_{side}']} {first_row[f'episode_{side}']}" for side in "01"]
-        one = TaskDifference(task, scores, episodes)
-        found.append(((-abs(one.difference), 0.0 if isnan(more) else -more, task.name, task.index), one))
-    return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
 def make_test_table(conditions: Sequence[Condition]) -> Table:

@@ -25,12 +25,6 @@ def test_a_run_named_twice_is_read_once(learnt: ScriptedRun) -> None:
         assert twice.stdout == in_process(command, str(again)).stdout
 
 
-def test_without_differing_tasks_there_is_no_table_of_them(learnt: ScriptedRun, tmp_path: Path) -> None:
-    copy = shutil.copytree(learnt.dir, tmp_path / "copy")
-    lines = in_process("compare", "--all", str(learnt.dir), str(copy)).stdout.splitlines()
-    assert re.fullmatch(r"0 of \d+ tasks differ in score", lines[-1])
-
-
 def test_the_sum_of_several_runs_is_that_of_the_ledger_and_their_time_counts_once(
     learnt: ScriptedRun, tmp_path: Path
 ) -> None:

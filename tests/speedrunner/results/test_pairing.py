@@ -21,7 +21,6 @@ from speedrunner.results.pairing import (
     Compared,
     compare,
     estimate_difference,
-    list_task_differences,
     note_run,
     pair_runs,
     split_conditions,
@@ -213,7 +212,6 @@ def test_seeds_are_paired_at_checkpoints_that_both_sides_have_finished(tmp_path:
     difference = compare(sides)[1].difference
     assert difference is not None
     assert (difference.mean, difference.count) == (0.125, 2)
-    assert [each.difference for each in list_task_differences(*sides, 0)] == [0.25, 0.0]
     apart = [side(sides[0].runs[1]), *sides[1:]]
     assert [*apart[0].runs] == [1]
     with pytest.raises(CannotCompare, match=r"one1 has 0; .*two0 has 0; .*two1 has none"):
@@ -229,10 +227,3 @@ def test_runs_of_one_condition_are_compared_over_seeds_and_equal_seeds_one_by_on
     assert difference is not None
     assert difference.count == 2  # the tasks of the seed that both have
     assert len(split_conditions(frames(seeds[0], run(tmp_path / "again", SAME)))) == 2
-
-
-def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_path: Path) -> None:
-    one, other = evaluated(tmp_path / "one", [0.5, 0.0, 1.0]), evaluated(tmp_path / "other", [0.5, 1.0, 0.75])
-    found = list_task_differences(side(one), side(other), 0)
-    assert [each.difference for each in found] == [1.0, -0.25, 0.0]
-    assert found[0].episodes == [f"{run.path} test/0000/0001" for run in (one, other)]
