@@ -46,7 +46,7 @@ def compare(
     ],
     prices: PriceList = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Print every checkpoint, run and differing task, and explain.")
+        bool, typer.Option("--all", help="Print every checkpoint and run, and explain the numbers.")
     ] = False,
 ) -> None:
     """Compare conditions over seeds, or print the learning curve of one.

@@ -222,8 +222,7 @@ def _count_calls(played: _Played, there: dict[str, SkillVersion]) -> dict[str, i
             if call is None or isinstance(call, _Primitive):
                 continue
             waiting += reversed(call.calls)
-            version = there.get(call.name) if isinstance(call, _Skill) else None
-            if version is None or isinstance(call, _Tool):
+            if not isinstance(call, _Skill) or (version := there.get(call.name)) is None:
                 continue
             calls[call.name] = calls.get(call.name, 0) + 1
             version.errors += call.error is not None and not call.error.startswith(EPISODE_ENDS)
