@@ -177,7 +177,7 @@ def _find_thinking(tokenizer: ChatTokenizer) -> str:
     _, opened = tokenizer.first_prompt([{"role": "user", "content": "A"}], [], enable_thinking=True)
     if "<think>" in opened:
         return "none" if "</think>" in opened else "prompted"
-    template = json.dumps(tokenizer.huggingface.chat_template)
+    template = json.dumps(tokenizer.files.chat_template)
     return "generated" if "enable_thinking" in template else "none"
 
 
@@ -185,7 +185,7 @@ def _find_variables(tokenizer: ChatTokenizer) -> set[str]:
     """Return the variables that the chat template reads and does not set."""
     from jinja2 import Environment, TemplateSyntaxError, meta  # heavy
 
-    source = tokenizer.huggingface.chat_template
+    source = tokenizer.files.chat_template
     text = source if isinstance(source, str) else "\n".join(source.values())
     text = re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", text)  # a tag of transformers alone
     with suppress(TemplateSyntaxError):  # reported when it renders

@@ -15,8 +15,8 @@ from serving.model_config import ModelConfig, Roles
 from serving.options import Check
 from serving.probes.tool_battery import LABELS, battery
 
-TOOLS = next(list(probe.tools) for probe in battery() if probe.kind == "nested")
-"""The one tool that is offered: its calls have an enum, an optional argument, lists and nested objects."""
+TOOLS = next(list(probe.tools) for probe in battery() if probe.kind == "optional")
+"""The one tool that is offered: a text, and an integer, an enum and a boolean that may be missing."""
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16

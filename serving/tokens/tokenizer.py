@@ -18,6 +18,7 @@ from typing import Any
 
 from serving.errors import InvalidModelConfig
 from serving.tokens.chat_template import ChatTemplate
+from serving.tokens.plain_tokenizer import PlainTokenizer
 from serving.tokens.tools import ToolSpec
 
 
@@ -25,7 +26,7 @@ class ChatTokenizer:
     """A model's tokenizer and chat template. Raises `InvalidModelConfig` if the folder has no usable ones.
 
     Attributes:
-        huggingface: the tokenizer object of `transformers`.
+        files: the tokenizer and the chat template as the folder has them.
         digest: SHA-256 of the tokenizer and its chat template.
         template: what the chat template writes.
     """
@@ -33,21 +34,23 @@ class ChatTokenizer:
     def __init__(self, folder: str | Path) -> None:
         from tokenizers import Tokenizer
 
+        self._folder = str(folder)
         try:
-            self.huggingface = _load(str(folder))
-            described = self.huggingface.backend_tokenizer.to_str()
+            self.files: Any = PlainTokenizer.read(Path(folder)) or self.huggingface
+            self._backend = self.files.backend_tokenizer
+            described = self._backend.to_str()
             backend = json.loads(described)
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidModelConfig(f"{folder} contains no usable tokenizer: {reason}") from error
-        if not self.huggingface.chat_template:
+        if not self.files.chat_template:
             raise InvalidModelConfig(f"{folder} has no chat template: add a chat_template.jinja")
-        template = json.dumps(self.huggingface.chat_template)  # some models have several templates, by name
+        template = json.dumps(self.files.chat_template)  # some models have several templates, by name
         self.digest = hashlib.sha256(f"{template}\n{described}".encode()).hexdigest()
         added = backend.pop("added_tokens")
         self._control = {token["content"]: int(token["id"]) for token in added}
         longest_first = sorted(self._control, key=len, reverse=True)
-        self.template = ChatTemplate(self._render, longest_first, str(self.huggingface.eos_token))
+        self.template = ChatTemplate(self._render, longest_first, str(self.files.eos_token))
         self.template.check_limits()
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens, the same tokenizer encodes every text as ordinary text. That follows a
@@ -58,6 +61,14 @@ class ChatTokenizer:
         self._encode_plain = lru_cache(maxsize=256)(
             lambda text: plain.encode(text, add_special_tokens=False).ids
         )
+
+    @cached_property
+    def huggingface(self) -> Any:
+        """The tokenizer object of `transformers`, which raises many kinds of errors. No code of the folder
+        runs."""
+        from transformers import AutoTokenizer  # takes seconds
+
+        return AutoTokenizer.from_pretrained(self._folder, trust_remote_code=False)
 
     @cached_property
     def grammar_compiler(self) -> Any:
@@ -114,7 +125,7 @@ class ChatTokenizer:
     ) -> str:
         try:
             return str(
-                self.huggingface.apply_chat_template(
+                self.files.apply_chat_template(
                     messages, tools=tools or None, tokenize=False, add_generation_prompt=open_turn, **options
                 )
             )
@@ -150,7 +161,7 @@ class ChatTokenizer:
     def decode(self, ids: list[int]) -> str:
         """Return the text of generated ids, including control tokens; invalid UTF-8 becomes U+FFFD."""
         # The wrapper's own `decode` looks at each id, which takes longer than the decoding.
-        return str(self.huggingface.backend_tokenizer.decode(ids, skip_special_tokens=False))
+        return str(self._backend.decode(ids, skip_special_tokens=False))
 
     def _encode(self, text: str, restore: Callable[[str], str]) -> list[int]:
         ids: list[int] = []
@@ -160,19 +171,3 @@ class ChatTokenizer:
             ids.append(self._control[found.group()])
             position = found.end()
         return ids + self.outside_text(restore(text[position:]))
-
-
-def _load(folder: str) -> Any:
-    """Load the tokenizer without code of its folder; `transformers` raises many kinds of errors."""
-    config: dict[str, Any] = {}
-    for file in (Path(folder, "config.json"), Path(folder, "tokenizer_config.json")):
-        config |= json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    light = [("TokenizersBackend", architecture) for architecture in (None, "qwen3", "qwen3_next")]
-    if (config.get("tokenizer_class"), config.get("model_type")) in light:
-        # `AutoTokenizer` would return this class, too, but imports torch first, which takes seconds.
-        from transformers import PreTrainedTokenizerFast
-
-        return PreTrainedTokenizerFast.from_pretrained(folder)
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

@@ -60,13 +60,13 @@ async def test_a_good_engine_passes_with_one_conversation(
         (ready, *rows) = checked.rows
         assert ready.labels["role"] == "readiness"
         assert [row.labels["role"] for row in rows] == ["probe"] * 2
-        # A call has each kind of grammar, bounded to what a second or two allows.
+        # A call needs a grammar, and is short: the first episode waits for it.
         ((name, tool),) = checked.server.requests[1].tools.items()
         schema = tool["function"]["parameters"]
-        assert name == "probe_plan"
-        assert "enum" in schema["properties"]["by"]
-        assert set(schema["properties"]) - set(schema["required"]) == {"limit"}
-        assert checked.server.requests[1].body["max_tokens"] < 1500
+        assert name == "probe_search"
+        assert "enum" in schema["properties"]["order"]
+        assert set(schema["properties"]) - set(schema["required"]) == {"limit", "order", "exact"}
+        assert checked.server.requests[1].body["max_tokens"] < 300
         assert len(checked.server.requests[1].prompt) < 3000
         assert checked.model.model_config is bare
 
@@ -74,7 +74,10 @@ async def test_a_good_engine_passes_with_one_conversation(
 @pytest.mark.parametrize(
     ("spoiled", "told"),
     [
-        (lambda request: call("probe_plan", by="air"), "does not enforce the grammar of tool calls ("),
+        (
+            lambda request: call("probe_search", query="x", order="best"),
+            "does not enforce the grammar of tool calls (",
+        ),
         (lambda request: cut(sample_call(request)), "ends tool calls too early ("),
         (
             lambda request: refuse(400, "unknown grammar"),

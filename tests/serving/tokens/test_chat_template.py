@@ -116,7 +116,7 @@ def test_a_template_without_end_is_refused_in_one_line(
     monkeypatch.setattr(chat_template, "RENDER_S", 1.0)
     monkeypatch.setattr(chat_template, "RENDER_BYTES", 2**28)
     tokenizer = ChatTokenizer(tiny_folder)
-    tokenizer.huggingface.chat_template = ENDLESS[name] + "{{ messages[0].content }}"
+    tokenizer.files.chat_template = ENDLESS[name] + "{{ messages[0].content }}"
     message = error_message(tokenizer.template.check_limits, InvalidModelConfig)
     assert "takes more than 1 s, 256 MiB of memory or 1,048,576 characters for " in message
 
@@ -134,7 +134,7 @@ def test_a_template_that_cannot_be_interrupted_is_refused(monkeypatch: pytest.Mo
 
 def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None:
     tokenizer = make("no_tools")
-    tokenizer.huggingface.chat_template = "{{ messages[0].content }}"
+    tokenizer.files.chat_template = "{{ messages[0].content }}"
     message = error_message(lambda: tokenizer.template.frame(FORMATS["qwen3_json"]), InvalidModelConfig)
     golden("chat_templates/refused.txt", message + "\n")
 
@@ -144,7 +144,7 @@ def test_a_template_that_writes_tools_or_the_system_message_gets_the_system_mess
 ) -> None:
     tokenizer = make("no_tools")
     either = "{% if tools %}{{ tools | tojson }}{% elif messages[0].role == 'system' %}SYSTEM{% endif %}"
-    tokenizer.huggingface.chat_template = either + "{{ messages[-1].content }}"
+    tokenizer.files.chat_template = either + "{{ messages[-1].content }}"
     assert (tokenizer.template.writes_tools, tokenizer.template.writes_system) == (True, False)
     said = [{"role": "system", "content": "You walk."}, {"role": "user", "content": "Go."}]
     assert tokenizer.template.first_messages(said, [], "") == [
