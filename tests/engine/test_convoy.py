@@ -239,9 +239,7 @@ def test_every_conversation_ends_and_none_waits_long(
 def test_conversations_end_when_the_cache_is_too_small_for_all(folder: str, unit: int) -> None:
     rollout = Rollout(*make_scheduler(folder, 90, unit), 32)
     rollout.play()
-    assert rollout.preempted > 0 or max(rollout.waits) > 17, (
-        "the cache was large enough: the test tests nothing"
-    )
+    assert rollout.preempted > 0, "the cache was large enough: the test tests nothing"
     assert len(rollout.waits) >= 32 * TURNS
 
 
