@@ -251,9 +251,9 @@ async def open_player(deployment: Deployment, setup: Setup, in_flight: int) -> A
 async def measure_rollouts(
     deployment: Deployment,
     setup: Setup,
+    status: Status,
     levels: Sequence[int],
     pairs: int,
-    status: Status,
     most_calls: int | None = None,
 ) -> Measurement:
     """Play rollouts, each followed by its bare replay, with each number of episodes in flight.

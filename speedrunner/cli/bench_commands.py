@@ -78,7 +78,7 @@ def rollout(
 
     async def measure(status: Status) -> Measurement:
         async with open_engine(setup.model_config, setup.config, status) as deployment:
-            return await measure_rollouts(deployment, setup, levels, pairs, status)
+            return await measure_rollouts(deployment, setup, status, levels, pairs)
 
     show_measured(measure, as_json)
 

@@ -144,13 +144,16 @@ def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[BenchStep]:
         only: names or kinds of the steps to play; empty for all. Raises `InvalidConfig` if there is none.
     """
     model_config = setup.model_config
-    levels = _levels(model_config, LEVELS)
+    levels, load_levels = _levels(model_config, LEVELS), _levels(model_config, LOAD_LEVELS)
+    calls = levels[len(levels) // 2]  # the grammar costs most with many requests in flight
+    probes = len(battery()) + 2 * calls
+    rollout = partial(measure_rollouts, pairs=1, most_calls=LEAST_JUDGED)
     steps = [
         BenchStep("capacity", measure_capacity),
-        BenchStep("tools", partial(measure_tool_calls, levels[len(levels) // 2])),
+        BenchStep("tools", lambda deployment, _, status: measure_tools(deployment, probes, calls, status)),
         BenchStep("cache-probe", lambda deployment, _, status: probe_cache(deployment, status)),
-        BenchStep("utilisation", partial(measure_load, LOAD_LEVELS)),
-        *(BenchStep(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
+        BenchStep("utilisation", partial(measure_utilisation, levels=load_levels)),
+        *(BenchStep(f"rollout-{level}", partial(rollout, levels=[level]), "rollout") for level in levels),
     ]
     if model_config.server.flags.get("enable-prefix-caching") is False:
         steps = [step for step in steps if step.name != "cache-probe"]
@@ -192,30 +195,10 @@ async def measure_capacity(deployment: Deployment, setup: Setup, status: Status)
     return found
 
 
-async def measure_tool_calls(
-    in_flight: int, deployment: Deployment, setup: Setup, status: Status
-) -> Measurement:
-    """Send tool-call probes with many requests in flight, where the grammar costs most."""
-    return await measure_tools(deployment, len(battery()) + 2 * in_flight, in_flight, status)
-
-
-async def measure_load(
-    levels: Sequence[int], deployment: Deployment, setup: Setup, status: Status
-) -> Measurement:
-    """Measure how busy the server is, with different numbers of episodes in flight."""
-    return await measure_utilisation(deployment, setup, _levels(setup.model_config, levels), status)
-
-
-async def measure_rollout(
-    in_flight: int, deployment: Deployment, setup: Setup, status: Status
-) -> Measurement:
-    """Play a rollout and its bare replay."""
-    return await measure_rollouts(deployment, setup, [in_flight], 1, status, LEAST_JUDGED)
-
-
 async def measure_schedule(deployment: Deployment, setup: Setup, status: Status) -> Measurement:
     """Measure how busy a server is with its match unit and its convoys."""
-    found, served = await measure_load(SCHEDULE_LEVELS, deployment, setup, status), deployment.model_config
+    served, levels = deployment.model_config, _levels(setup.model_config, SCHEDULE_LEVELS)
+    found = await measure_utilisation(deployment, setup, status, levels)
     schedule = {"match unit": served.server.flags[MATCH_UNIT], "convoy steps": served.convoy_steps}
     rows = [schedule | row for row in found.tables[0].rows]
     found.tables = [MeasuredTable("schedules", rows, turned=True)]

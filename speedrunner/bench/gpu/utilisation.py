@@ -126,7 +126,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 async def measure_utilisation(
-    deployment: Deployment, setup: Setup, levels: Sequence[int], status: Status
+    deployment: Deployment, setup: Setup, status: Status, levels: Sequence[int]
 ) -> Measurement:
     """Play short episodes with different numbers of them in flight.
 

@@ -53,7 +53,7 @@ async def measured(
     """Measure with a client of its own, which knows nothing of earlier ones."""
     setup = playing_setup(overrides)
     async with open_engine(setup.model_config, setup.config, print) as deployment:
-        return await measure_rollouts(deployment, setup, levels, pairs, say, most_calls)
+        return await measure_rollouts(deployment, setup, say, levels, pairs, most_calls)
 
 
 async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(corridor: Runs) -> None:
