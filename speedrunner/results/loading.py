@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from speedrunner.config.names import identify_condition
 from speedrunner.results.frames import frame_episodes, frame_requests, frame_sleeps
@@ -76,25 +77,23 @@ class Runs:
 
         Takes and raises the same as `Run.frame`; `InvalidConfig` also for a run's configuration.
         """
+        import numpy
         import pandas
 
-        frames = []
+        names, lengths = [], []
+        columns: dict[str, list[pandas.Series[Any]]] = defaultdict(list)
         for path in self.paths:
             run = load(path)  # a run's records are freed after its frame
             config, frame = run.settings, run.frame(table, prices)
-            values: tuple[str | int, ...] = (
-                str(run.path),
-                *identify_condition(config).names,
-                config.run.seed,
-            )
-            for place, (name, value) in enumerate(zip(NAMES, values, strict=True)):
-                frame.insert(place, name, value)
-            frames.append(frame)
-        columns = {  # one after the other, so that at most one is in memory twice
-            name: pandas.concat([frame.pop(name) for frame in frames], ignore_index=True)
-            for name in [*frames[0]]
-        }
-        return pandas.DataFrame(columns, copy=False)
+            names.append((str(run.path), *identify_condition(config).names, config.run.seed))
+            lengths.append(len(frame))
+            for name, values in frame.items():
+                columns[str(name)].append(values)
+        first = pandas.DataFrame(names, columns=[*NAMES]).take(numpy.arange(len(names)).repeat(lengths))
+        joined = dict(first.reset_index(drop=True).items())
+        for name in [*columns]:  # one after the other, so that at most one is in memory twice
+            joined[name] = pandas.concat(columns.pop(name), ignore_index=True)
+        return pandas.DataFrame(joined, copy=False)
 
 
 def load(path: Path | str) -> Run:

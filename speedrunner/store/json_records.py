@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -233,6 +233,12 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
                     return
                 yield number, start, line[:-1]
                 start, line = start + len(line), following
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of complete lines of a file, without decoding them. Raises `StorageError`."""
+    with explain_errors(path, "read"), path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(partial(file.read, BUFFER), b""))
 
 
 def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:

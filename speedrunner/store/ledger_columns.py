@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -121,7 +122,7 @@ class _StoredRow(LedgerRow, frozen=True, gc=False):
 
 def read_columns(path: Path) -> LedgerColumns:
     """Read a ledger. Raises the errors of `read_records`."""
-    kinds: dict[tuple[bytes, str], int] = {}
+    kinds: dict[tuple[bytes, str], int] = defaultdict(count().__next__)
     blocks = [_make_columns(rows, kinds) for rows in json_records.iterate_blocks(path, _StoredRow, LedgerRow)]
     blocks = blocks or [_make_columns([], kinds)]
     joined = {name: np.concatenate([block[name] for block in blocks], axis=-1) for name in blocks[0]}
@@ -133,22 +134,27 @@ def read_columns(path: Path) -> LedgerColumns:
 
 
 def _make_columns(rows: Sequence[_StoredRow], kinds: dict[tuple[bytes, str], int]) -> dict[str, Any]:
-    """Return the columns of some rows; adds their kinds."""
-    count = len(rows)
-    given = zip(map(bytes, map(attrgetter("labels"), rows)), map(attrgetter("model"), rows), strict=True)
-    found = {name: np.fromiter(map(attrgetter(name), rows), type_, count) for name, type_ in TYPES.items()}
-    found["kind"] = np.fromiter((kinds.setdefault(kind, len(kinds)) for kind in given), np.int64, count)
-    cacheable = (-1 if row.cacheable is None else row.cacheable for row in rows)
-    found["cacheable"] = np.fromiter(cacheable, np.int64, count)
-    found["usage"], found["is_reported"] = _make_tokens([row.usage for row in rows])
-    found["at_most"], found["is_bounded"] = _make_tokens([row.at_most for row in rows])
+    """Return the columns of some rows; adds their kinds. Each pass over the rows is one call of C."""
+
+    def values(name: str) -> Iterator[Any]:
+        return map(attrgetter(name), rows)
+
+    found = {name: np.fromiter(values(name), type_, len(rows)) for name, type_ in TYPES.items()}
+    given = zip(map(bytes, values("labels")), values("model"), strict=True)
+    found["kind"] = np.fromiter(map(kinds.__getitem__, given), np.int64, len(rows))
+    cacheable = np.fromiter(values("cacheable"), object, len(rows))
+    found["cacheable"] = np.where(cacheable == None, -1, cacheable).astype(np.int64)  # noqa: E711
+    found["usage"], found["is_reported"] = _make_tokens([*values("usage")])
+    found["at_most"], found["is_bounded"] = _make_tokens([*values("at_most")])
     return found
 
 
 def _make_tokens(usages: Sequence[_StoredUsage | None]) -> tuple[Ints, Flags]:
     """Return an array of four rows, the fields of `Usage`, and which elements are known."""
     known = [usage for usage in usages if usage is not None]
-    is_known = np.fromiter((usage is not None for usage in usages), bool, len(usages))
+    is_known = np.full(len(usages), len(known) > 0)
+    if 0 < len(known) < len(usages):
+        is_known = np.fromiter((usage is not None for usage in usages), bool, len(usages))
     tokens = np.zeros((len(USAGE), len(usages)), np.int64)
     flat = chain.from_iterable(map(astuple, known))
     tokens[:, is_known] = np.fromiter(flat, np.int64, len(USAGE) * len(known)).reshape(-1, len(USAGE)).T

@@ -158,8 +158,15 @@ class RunData:
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
-        """Return one summary row per finished episode, including rows that a kill kept from being written."""
-        return _newest(self.written_rows + self.missing_rows)
+        """Return one summary row per finished episode, including rows that a kill kept from being written.
+
+        A row is written after its episode: if there are as many of both, none is missing.
+        """
+        files = [
+            self.files.numbered(phase, n) for phase in get_args(Phase) for n in self.files.numbers(phase)
+        ]
+        is_whole = sum(map(json_records.count_lines, files)) == len(self.written_rows)
+        return _newest(self.written_rows if is_whole else self.written_rows + self.missing_rows)
 
     @cached_property
     def rows(self) -> list[EpisodeRow]:
