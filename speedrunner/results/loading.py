@@ -77,7 +77,6 @@ class Runs:
 
         Takes and raises the same as `Run.frame`; `InvalidConfig` also for a run's configuration.
         """
-        import numpy
         import pandas
 
         names, lengths = [], []
@@ -89,8 +88,8 @@ class Runs:
             lengths.append(len(frame))
             for name, values in frame.items():
                 columns[str(name)].append(values)
-        first = pandas.DataFrame(names, columns=[*NAMES]).take(numpy.arange(len(names)).repeat(lengths))
-        joined = dict(first.reset_index(drop=True).items())
+        first = pandas.DataFrame(names, columns=[*NAMES])
+        joined = {name: first[name].repeat(lengths).reset_index(drop=True) for name in NAMES}
         for name in [*columns]:  # one after the other, so that at most one is in memory twice
             joined[name] = pandas.concat(columns.pop(name), ignore_index=True)
         return pandas.DataFrame(joined, copy=False)
