@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from math import ceil
 
 import msgspec
@@ -38,26 +37,35 @@ BYTES_PER_TOKEN = 4.0
 again meets the same limits; the provider's counts would change them."""
 
 
-@dataclass(eq=False)
 class Model:
     """One model config with an engine that serves it.
 
+    Args:
+        tokenizer: needed on the completions API.
+
     Attributes:
-        tokenizer: needed on the completions API; `None` on the APIs of messages.
+        tokenizer: `None` on the APIs of messages.
         note_tools: called with the labels and the tools of each conversation that is opened.
     """
 
-    model_config: ModelConfig
-    engine: Engine
-    tokenizer: ChatTokenizer | None
-    replicas: list[Replica] = field(default_factory=lambda: [Replica()])
-    note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
-    _warm: dict[tuple[int, ...], asyncio.Task[int]] = field(default_factory=dict)
-    """Prefixes that were sent alone, or are being sent."""
-
-    def __post_init__(self) -> None:
-        has_ids = self.model_config.api == "completions"
-        self._format = FORMATS[str(self.model_config.tool_format)] if has_ids else None
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        engine: Engine,
+        tokenizer: ChatTokenizer | None,
+        replicas: Sequence[Replica] = (),
+    ) -> None:
+        self.model_config = model_config
+        self.engine = engine
+        self.replicas = replicas or [Replica()]
+        self.tokenizer = tokenizer
+        self.note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
+        self._warm: dict[tuple[int, ...], asyncio.Task[int]] = {}
+        """Prefixes that were sent alone, or are being sent."""
+        self._format = None
+        if model_config.api == "completions":
+            assert model_config.tool_format is not None
+            self._format = FORMATS[model_config.tool_format]
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from serving.engine import guard
@@ -57,36 +56,43 @@ def server_path(environment: Mapping[str, str]) -> str:
     return os.pathsep.join((PROGRAMS, environment.get("PATH", os.defpath)))
 
 
-@dataclass(eq=False)
 class VllmServer:
     """One server process tree for one model config, on a Unix socket in a folder that only we can enter.
 
     Its owner stops it. It also ends, within seconds, when this process ends in any way, including SIGKILL
-    (see `serving.engine.guard`). It is not bound to an event loop: one may start it and another stop it. Its
-    constructor starts nothing.
+    (see `serving.engine.guard`). It is not bound to an event loop: one may start it and another stop it.
 
     Attributes:
-        log: its folder is created if it is missing.
-        gpus: the GPUs for the server; if empty, every GPU that this process sees.
-        start_timeout_s: longest wait for a healthy server, in seconds.
-        logs_steps: whether it logs its steps (`serving.engine.step_log`) in its folder.
         folder: its files on disk, removed with it; only this user can enter it.
-
-    Raises `ServerFailed`: no temporary folder has a path short enough for a Unix socket.
     """
 
-    model_config: ModelConfig
-    log: Path
-    _: KW_ONLY
-    gpus: Sequence[Gpu] = ()
-    start_timeout_s: float = START_TIMEOUT_S
-    logs_steps: bool = False
-    _process: subprocess.Popen[bytes] | None = None
-    _log_start: int = 0
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        log: Path,
+        *,
+        gpus: Sequence[Gpu] = (),
+        start_timeout_s: float = START_TIMEOUT_S,
+        logs_steps: bool = False,
+    ) -> None:
+        """Describe a server; nothing is started yet.
 
-    def __post_init__(self) -> None:
+        Args:
+            log: its folder is created if it is missing.
+            gpus: the GPUs for the server; if empty, every GPU that this process sees.
+            start_timeout_s: longest wait for a healthy server, in seconds.
+            logs_steps: whether it logs its steps (`serving.engine.step_log`) in its folder.
+
+        Raises `ServerFailed`: no temporary folder has a path short enough for a Unix socket.
+        """
+        self.model_config = model_config
+        self.log = log
+        self._gpus = gpus
+        self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
-        self.step_log = self.folder / "steps" if self.logs_steps else None
+        self.step_log = self.folder / "steps" if logs_steps else None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
         self.endpoint = Endpoint.on_socket(self.folder / "http")
 
     @property
@@ -195,7 +201,7 @@ class VllmServer:
             **LOOPBACK,
             "TMPDIR": str(self.folder),  # other files that it leaves behind are removed with the folder
             **cache_settings({**os.environ, **own}),
-            **device_settings(self.gpus),
+            **device_settings(self._gpus),
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
             **scheduler_options(self.model_config, self.step_log)[1],
@@ -239,8 +245,8 @@ class VllmServer:
                 raise ServerFailed(self.failure())
             if is_healthy:
                 return
-            if now - began > self.start_timeout_s:
-                limit = f"{self.start_timeout_s:g} s (serving.start_timeout_s)"
+            if now - began > self._start_timeout_s:
+                limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
                 raise ServerFailed(self._report(f"was not healthy after {limit}"))
             if now - shown_at >= 1.0:
                 shown_at = now

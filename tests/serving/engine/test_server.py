@@ -178,7 +178,7 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
         told.append(seconds)
         processes.extend(tree(server.pid))
         if line.startswith("Starting to load model"):
-            server.start_timeout_s = 0.5  # which has passed
+            server._start_timeout_s = 0.5  # which has passed
 
     with pytest.raises(
         ServerFailed,
