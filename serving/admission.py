@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 
 from serving.engine.capacity import CacheConfig
 
@@ -80,32 +80,38 @@ class Slot:
             self.rest()
 
 
-@dataclass(eq=False)
 class Replica:
     """One copy of the model within an engine, shared by all conversations with it.
 
-    Attributes:
+    Args:
         cache: its prefix cache, if the engine reports it.
         number: its position among the replicas.
         address: the same number for requests; `None` for the only replica.
         admission: queue conversations while the cache has no room for them.
+
+    Attributes:
         slots: slots of the open conversations, oldest first.
         admitted_blocks: blocks that the admitted ones hold; shared blocks count once.
     """
 
-    cache: CacheConfig | None = None
-    _: KW_ONLY
-    number: int = 0
-    address: int | None = None
-    admission: bool = False
-    slots: list[Slot] = field(default_factory=list)
-    admitted_blocks: int = 0
-    _prefixes: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _sharing: Counter[int] = field(default_factory=Counter)
-    """Number of admitted conversations by the id of their prefix."""
-
-    def __post_init__(self) -> None:
-        self.capacity = self.cache.num_gpu_blocks - 1 if self.cache else 0  # vLLM reserves one block
+    def __init__(
+        self,
+        cache: CacheConfig | None = None,
+        *,
+        number: int = 0,
+        address: int | None = None,
+        admission: bool = False,
+    ) -> None:
+        self.cache = cache
+        self.number = number
+        self.address = address
+        self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM reserves one block
+        self.admission = admission
+        self._prefixes: dict[tuple[int, ...], int] = {}
+        self._sharing: Counter[int] = Counter()
+        """Number of admitted conversations by the id of their prefix."""
+        self.slots: list[Slot] = []
+        self.admitted_blocks = 0
 
     @property
     def waiting(self) -> int:

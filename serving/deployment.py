@@ -9,12 +9,11 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from serving.admission import Replica, replicas_of
+from serving.admission import replicas_of
 from serving.engine.client import Engine, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.gpus import Gpu
@@ -39,7 +38,6 @@ OUTAGE_NEWS_S = 60.0
 """Least seconds between two lines about an engine that does not answer."""
 
 
-@dataclass(eq=False)
 class Deployment:
     """One model config's engine for as long as it is needed. Made by `deploy`.
 
@@ -48,21 +46,29 @@ class Deployment:
         replicas: the engine's replicas, shared by all clients.
     """
 
-    model_config: ModelConfig
-    options: ServiceOptions
-    endpoint: Endpoint
-    server: VllmServer | None = None
-    tokenizer: ChatTokenizer | None = None
-    say: Say = lambda line: None
-    replicas: list[Replica] = field(default_factory=lambda: [Replica()])
-    _killing: asyncio.Future[None] | None = None
-    _outage_news: float = -math.inf
-    """Monotonic time of the last line about an engine that does not answer."""
-    _engines: list[Engine] = field(default_factory=list)
-    _meters: list[Meter] = field(default_factory=list)
-    _since: float = field(default_factory=time.time)
-    _counters: Counters = field(default_factory=Counters)
-    """Start of the counts, and the engine's counters then."""
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        options: ServiceOptions,
+        endpoint: Endpoint,
+        server: VllmServer | None = None,
+        tokenizer: ChatTokenizer | None = None,
+        say: Say = lambda line: None,
+    ) -> None:
+        self.model_config = model_config
+        self.endpoint = endpoint
+        self.server = server
+        self.replicas = replicas_of([], admission=False)
+        self._options = options
+        self._tokenizer = tokenizer
+        self._say = say
+        self._killing: asyncio.Future[None] | None = None
+        self._outage_news = -math.inf
+        """Monotonic time of the last line about an engine that does not answer."""
+        self._engines: list[Engine] = []
+        self._meters: list[Meter] = []
+        self._since, self._counters = time.time(), Counters()
+        """Start of the counts, and the engine's counters then."""
 
     async def open(self) -> None:
         """Read the engine's metrics, before the first client. Raises `ServerFailed`."""
@@ -70,7 +76,7 @@ class Deployment:
             return
         metrics = await read_metrics(self.endpoint)
         self._since, self._counters = time.time(), metrics.counters()
-        admission = self.options.admission and self.model_config.api == "completions"
+        admission = self._options.admission and self.model_config.api == "completions"
         self.replicas = replicas_of(metrics.caches(), admission=admission)
 
     @asynccontextmanager
@@ -89,7 +95,7 @@ class Deployment:
 
         Raises `ServerFailed`: the engine does not answer.
         """
-        options, hosted = self.options, self.model_config.hosted
+        options, hosted = self._options, self.model_config.hosted
         meter = Meter(write_row, prices or self.model_config.prices, spending)
         model_config = self.model_config
         if context is not None and context < model_config.context:
@@ -103,7 +109,7 @@ class Deployment:
             self._require_alive if self.server else None,
             hosted=hosted,
             note_outage=self._note_outage,
-            say=self.say,
+            say=self._say,
         )
         async with AsyncExitStack() as stack:
             stack.push_async_callback(engine.close)
@@ -111,7 +117,7 @@ class Deployment:
             stack.callback(self._engines.remove, engine)
             if not hosted:
                 await wait_until_ready(engine)
-            model = Model(model_config, engine, self.tokenizer, self.replicas)
+            model = Model(model_config, engine, self._tokenizer, self.replicas)
             stack.push_async_callback(model.close)
             yield model
 
@@ -123,7 +129,7 @@ class Deployment:
     async def hung(self) -> None:
         """End our server, and with it all waiting requests."""
         assert self.server is not None
-        self.say("the engine hangs: requests run, and it shows no progress; it is stopped")
+        self._say("the engine hangs: requests run, and it shows no progress; it is stopped")
         self._killing = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
         await asyncio.shield(self._killing)
 
@@ -164,8 +170,10 @@ class Deployment:
         now = time.monotonic()
         if now - self._outage_news >= OUTAGE_NEWS_S:
             self._outage_news = now
-            limit = f"{self.options.outage_timeout_s:g} s (serving.outage_timeout_s)"
-            self.say(f"no answer from the engine at {self.endpoint} ({failure}); requests wait up to {limit}")
+            limit = f"{self._options.outage_timeout_s:g} s (serving.outage_timeout_s)"
+            self._say(
+                f"no answer from the engine at {self.endpoint} ({failure}); requests wait up to {limit}"
+            )
 
 
 @asynccontextmanager

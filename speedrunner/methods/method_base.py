@@ -6,9 +6,8 @@ import abc
 import itertools
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
 
@@ -68,7 +67,6 @@ PlayEpisode = Callable[[int, Task, ActorSpec], Awaitable[Trajectory]]
 """Plays the sleep's episode of this number, from 0."""
 
 
-@dataclass(eq=False)
 class SleepTools:
     """The tools of a sleep; they also collect its record.
 
@@ -76,7 +74,7 @@ class SleepTools:
         labels: labels of the ledger rows of every request.
         journal: what another process did in this sleep, and what this one does.
         tasks: training tasks that the method may play, any number of times.
-        play_episode: plays them, for `play_task` alone.
+        play_episode: plays them.
 
     Attributes:
         actor: the run's actor; it opens the conversations of the sleep's agents.
@@ -94,28 +92,36 @@ class SleepTools:
         wording: paraphrase of prompts, `run.wording`.
     """
 
-    method: Method
-    actor: Actor
-    sleep: int
-    labels: Labels
-    journal: SleepJournal
-    tasks: Collection[Task] = ()
-    play_episode: PlayEpisode | None = None
-    agents: list[AgentRecord] = field(default_factory=list)
-    edits: list[Edit] = field(default_factory=list)
-    episodes: list[Trajectory] = field(default_factory=list)
-    error: str | None = None
-    changed: str = ""
-    shown: float | None = None
-    _episode_numbers: Iterator[int] = field(default_factory=itertools.count)
-
-    def __post_init__(self) -> None:
-        self.env = self.actor.env
-        self.model = self.actor.model
-        self.library = self.actor.library
-        self.limits = self.actor.limits
-        self.wording = self.actor.config.run.wording
-        self._wall_s = self.actor.config.run.sleep_wall_s
+    def __init__(
+        self,
+        method: Method,
+        actor: Actor,
+        sleep: int,
+        labels: Labels,
+        journal: SleepJournal,
+        tasks: Collection[Task] = (),
+        play_episode: PlayEpisode | None = None,
+    ) -> None:
+        self.actor = actor
+        self.sleep = sleep
+        self.agents: list[AgentRecord] = []
+        self.edits: list[Edit] = []
+        self.episodes: list[Trajectory] = []
+        self.error: str | None = None
+        self.changed = ""
+        self.shown: float | None = None
+        self.env = actor.env
+        self.model = actor.model
+        self.library = actor.library
+        self.limits = actor.limits
+        self._wall_s = actor.config.run.sleep_wall_s
+        self.wording = actor.config.run.wording
+        self._method = method
+        self._labels = labels
+        self._journal = journal
+        self._tasks = tasks
+        self._play_episode = play_episode
+        self._episode_numbers = itertools.count()
 
     def fell_short(self, why: str) -> None:
         """Record why the sleep did not do all its work."""
@@ -141,7 +147,7 @@ class SleepTools:
         """
         number, record = len(self.agents), AgentRecord(role, [], Termination.ENGINE_ERROR)
         self.agents.append(record)
-        model, left = self.model, deque(self.journal.turns(number))
+        model, left = self.model, deque(self._journal.turns(number))
         context, settings = model.model_config.context, model.model_config.role(role)
         # Recorded turns were in time, and their edits count, however late they are repeated.
         clock = Clock(settings.calls(llm_calls), inf if left else self._deadline())
@@ -160,13 +166,13 @@ class SleepTools:
             if turn.call is not None and turn.executed is None:
                 return  # an exception stopped the call: the answer is asked for again
             if not left:
-                self.journal.add_turn(number, turn, answer)
+                self._journal.add_turn(number, turn, answer)
             elif turn.messages != left[0].turn.messages:
                 raise ChangedSleep("a recorded turn was not repeated")
             else:
                 turn = left.popleft().turn
                 if not left:
-                    self.journal.skip_repetition()
+                    self._journal.skip_repetition()
             record.turns.append(turn)
             if clock.deadline == inf and not left:
                 clock.deadline = self._deadline()
@@ -177,8 +183,8 @@ class SleepTools:
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({clock.llm_calls} calls and {tokens} tokens left{warning})"
 
-        place = f"{self.labels.episode}/{self.labels.attempt}/{role}/{number}"
-        with closing(self.actor.converse(role, messages, toolbox.specs, self.labels, place)) as conversation:
+        place = f"{self._labels.episode}/{self._labels.attempt}/{role}/{number}"
+        with closing(self.actor.converse(role, messages, toolbox.specs, self._labels, place)) as conversation:
             conversation.recorded = [recorded.answer for recorded in left]
             record.termination = await run_agent(conversation, messages, execute, clock, add, status)
         calls = f"{len(record.turns)} call{'s' * (len(record.turns) != 1)}"
@@ -191,7 +197,7 @@ class SleepTools:
     def _deadline(self) -> float:
         """Return when the sleep's time is over, in monotonic seconds."""
         queued_s = sum(turn.queued_s for agent in self.agents for turn in agent.turns)
-        return time.monotonic() + self._wall_s + queued_s - self.journal.seconds
+        return time.monotonic() + self._wall_s + queued_s - self._journal.seconds
 
     async def ask(self, role: str, system: str, user: str, tool: Tool) -> None:
         """Let a role answer these two messages once, with a call of its one tool. The sleep's error records a
@@ -211,26 +217,26 @@ class SleepTools:
             MethodBroke: the method may not play this task.
             EpisodeBroke: two infrastructure errors. One says nothing about the policy, and is retried.
         """
-        if task not in self.tasks or self.play_episode is None:
-            kind = type(self.method)
+        if task not in self._tasks or self._play_episode is None:
+            kind = type(self._method)
             name = f"{kind.__module__}:{kind.__qualname__}"
             raise MethodBroke(
                 f"method {name}: sleep asked for {task}, which it may not play; choose another task"
             )
         number = next(self._episode_numbers)
-        if (played := self.journal.episode(number)) is not None:
+        if (played := self._journal.episode(number)) is not None:
             self.episodes.append(played)
-            self.journal.skip_repetition()
+            self._journal.skip_repetition()
         else:
-            played = await self.play_episode(number, task, spec)
+            played = await self._play_episode(number, task, spec)
             self.episodes.append(played)
             if played.termination.is_fault:
-                played = await self.play_episode(number, task, spec)
+                played = await self._play_episode(number, task, spec)
                 self.episodes.append(played)
             if played.termination.is_fault:
                 raise EpisodeBroke(played)
-            self.journal.add_episode(number, played)
-        return msgspec.structs.replace(played, outcome=visible_outcome(played.outcome, self.method.sees))
+            self._journal.add_episode(number, played)
+        return msgspec.structs.replace(played, outcome=visible_outcome(played.outcome, self._method.sees))
 
 
 class Method(abc.ABC):

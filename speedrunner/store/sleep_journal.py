@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,6 @@ def read_steps(path: Path, sleep: int) -> list[SleepStep]:
     return [step for step in json_records.iterate_records(path, SleepStep) if step.sleep == sleep]
 
 
-@dataclass
 class SleepJournal:
     """The journal of one attempt at a sleep.
 
@@ -73,18 +71,25 @@ class SleepJournal:
     Raises `StorageError`: the disk refuses.
     """
 
-    path: Path
-    sleep: int
-    attempt: int
-    steps: Sequence[SleepStep] = ()
-    prepare: Callable[[], None] = lambda: None
-    note: Callable[[], None] = lambda: None
-
-    def __post_init__(self) -> None:
-        self._last_step_s = max((step.seconds for step in self.steps), default=0.0)
+    def __init__(
+        self,
+        path: Path,
+        sleep: int,
+        attempt: int,
+        steps: Sequence[SleepStep] = (),
+        prepare: Callable[[], None] = lambda: None,
+        note: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._path = path
+        self._sleep = sleep
+        self._attempt = attempt
+        self._steps = steps
+        self._prepare = prepare
+        self._note = note
+        self._last_step_s = max((step.seconds for step in steps), default=0.0)
         self.skip_repetition()
-        self.prepare()
-        files.write_atomic(self.path, b"".join(json_records.encode(step) + b"\n" for step in self.steps))
+        prepare()
+        files.write_atomic(path, b"".join(json_records.encode(step) + b"\n" for step in steps))
 
     @property
     def seconds(self) -> float:
@@ -97,11 +102,11 @@ class SleepJournal:
 
     def turns(self, agent: int) -> list[RecordedTurn]:
         """Return the turns of an agent in another process."""
-        return [step.recorded for step in self.steps if step.recorded and step.number == agent]
+        return [step.recorded for step in self._steps if step.recorded and step.number == agent]
 
     def episode(self, number: int) -> Trajectory | None:
         """Return the sleep's episode of this number if another process has played it."""
-        return next((step.played for step in self.steps if step.played and step.number == number), None)
+        return next((step.played for step in self._steps if step.played and step.number == number), None)
 
     def add_turn(self, agent: int, turn: Turn, answer: Completion) -> None:
         """Append a turn; it is on the disk when this returns."""
@@ -113,7 +118,7 @@ class SleepJournal:
 
     def _append(self, **step: Any) -> None:
         self._last_step_s = round(self.seconds, 3)
-        record = SleepStep(sleep=self.sleep, attempt=self.attempt, seconds=self._last_step_s, **step)
-        self.prepare()
-        json_records.append_record(self.path, record, durable=True)
-        self.note()
+        record = SleepStep(sleep=self._sleep, attempt=self._attempt, seconds=self._last_step_s, **step)
+        self._prepare()
+        json_records.append_record(self._path, record, durable=True)
+        self._note()
