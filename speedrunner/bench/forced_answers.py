@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing, suppress
 from random import Random
 from typing import Any, NamedTuple
 
@@ -155,7 +156,7 @@ async def play_forced(
         salt: returns the part of the prefix cache that the next request uses.
         note: called with each turn's number, prompt and answer, as token ids.
     """
-    try:
+    with closing(talk), suppress(ContextOverflow):  # the rest of the episode does not fit
         for number, turn in enumerate(episode.turns):
             if number:
                 talk.tell(turn.messages[0].content)
@@ -169,10 +170,6 @@ async def play_forced(
             answer = (await talk.ask()).token_ids
             if note is not None:
                 await note(number, prompt, answer)
-    except ContextOverflow:
-        pass  # the rest of the episode does not fit
-    finally:
-        talk.close()
 
 
 async def compare_token(model: Model, talk: TokenConversation, ids: list[int], salt: str) -> ForcedToken:

@@ -12,6 +12,7 @@ import itertools
 import secrets
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, get_args
 
 import msgspec
@@ -194,11 +195,9 @@ async def _edit(model: Model, cache: CacheConfig, opening: Messages, share: floa
 
 
 async def _converse(model: Model, part: str, opening: Messages, turns: int) -> None:
-    talk = model.converse("actor", opening, NOTE_TOOLS, {"role": "probe", "part": part})
-    try:
+    labels = {"role": "probe", "part": part}
+    with closing(model.converse("actor", opening, NOTE_TOOLS, labels)) as talk:
         for number in range(turns):
             if number:
                 talk.tell(text_of(model, "another", REPLY_TOKENS))
             await talk.ask()
-    finally:
-        talk.close()
