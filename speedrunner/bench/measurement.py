@@ -118,8 +118,9 @@ def as_text(measurement: Measurement) -> str:
     for table in (table for table in measurement.tables if table.rows):
         lines = _align(_table_cells(table))
         blocks.append([table.title, *lines] if table.title else lines)
-    if measurement.figures:
-        blocks.append(_align(_figure_cells(measurement.figures)))
+    if figures := measurement.figures:
+        cells = [[figure.name, _format(figure.value, figure.form), figure.verdict] for figure in figures]
+        blocks.append(_align([["", "measured", "target"], *cells]))
     blocks.append(measurement.notes)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -141,12 +142,6 @@ def _table_cells(table: MeasuredTable) -> list[list[str]]:
     headings = [name.replace("_", " ") for name, _, _ in fields]
     cells = [headings, *([_format(row[name], form) for name, _, form in fields] for row in rows)]
     return [list(row) for row in zip(*cells, strict=True)] if table.turned else cells
-
-
-def _figure_cells(figures: Sequence[MeasuredFigure]) -> list[list[str]]:
-    """Return headings, then name, value and verdict of each figure as texts."""
-    cells = [[figure.name, _format(figure.value, figure.form), figure.verdict] for figure in figures]
-    return [["", "measured", "target"], *cells]
 
 
 def _format(value: Any, form: str = "") -> str:

@@ -100,9 +100,21 @@ def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"]
 
 
 def usable_levels(units: Sequence[TokenUnit]) -> dict[int, list[TokenUnit]]:
-    """Return the usable units by requests in flight, ascending. Raises `InvalidConfig` if there are none."""
-    levels = sorted({unit.in_flight for unit in units})
-    if found := {level: own for level in levels if (own := _usable_units(units, level))}:
+    """Return the usable units by requests in flight, ascending.
+
+    These are the undisturbed units with empty prompts, and those of contexts that have all kinds. A number in
+    flight has none without the former, or without two such contexts.
+
+    Raises `InvalidConfig` if there are none.
+    """
+    found: dict[int, list[TokenUnit]] = {}
+    for level in sorted({unit.in_flight for unit in units}):
+        own = [unit for unit in units if unit.in_flight == level and not unit.disturbed]
+        kinds = Counter(context for context, _ in {(unit.context, unit.kind) for unit in own})
+        whole = {context for context, number in kinds.items() if number == len(get_args(Kind))}
+        if len(whole) > 1 and kinds[EMPTY]:
+            found[level] = [unit for unit in own if unit.context in {EMPTY, *whole}]
+    if found:
         return found
     reasons = "; ".join(dict.fromkeys(unit.disturbed for unit in units if unit.disturbed))
     remedy = (
@@ -110,17 +122,6 @@ def usable_levels(units: Sequence[TokenUnit]) -> dict[int, list[TokenUnit]]:
     )
     raise InvalidConfig(
         f"fewer than two contexts have undisturbed units of all kinds, so there is no price list{remedy}"
-    )
-
-
-def _usable_units(units: Sequence[TokenUnit], level: int) -> list[TokenUnit]:
-    """Return the undisturbed units of a number of requests in flight: those with empty prompts, and those of
-    the contexts that have all kinds. Empty without the former, or without two contexts."""
-    own = [unit for unit in units if unit.in_flight == level and not unit.disturbed]
-    kinds = Counter(context for context, _ in {(unit.context, unit.kind) for unit in own})
-    whole = {context for context, number in kinds.items() if number == len(get_args(Kind))}
-    return (
-        [unit for unit in own if unit.context in {EMPTY, *whole}] if len(whole) > 1 and kinds[EMPTY] else []
     )
 
 
