@@ -40,12 +40,7 @@ class UnknownFormat(StorageError):
 
 def read_record(path: Path, type_: type[RecordType]) -> RecordType:
     """Read a file of `write_record`. Raises `StorageError`, `UnknownFormat`."""
-    return as_record(read_content(path), type_, path)
-
-
-def as_record(content: bytes, type_: type[RecordType], where: Path | str) -> RecordType:
-    """Decode a record; errors start with `where`. Raises the errors of `read_record`."""
-    record: RecordType = make_decoder(type_)(content, str(where))
+    record: RecordType = make_decoder(type_)(read_content(path), str(path))
     return record
 
 
@@ -94,7 +89,8 @@ class _Versioned(msgspec.Struct):
 
 @cache
 def make_decoder(type_: type[RecordType]) -> Callable[[bytes, str], RecordType]:
-    """Return a decoder that takes a record and its place, and checks its content and layout version."""
+    """Return a decoder that takes a record and its place, with which errors start. It checks content and
+    layout version, and raises the errors of `read_record`."""
     plain = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")

@@ -350,9 +350,9 @@ class EpisodeFile:
     @cached_property
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
-        entries: list[Entry] = []
+        entries, decode = list[Entry](), json_records.make_decoder(EpisodeKey)
         for number, start, line in json_records.iterate_lines(self.path):
-            key = json_records.as_record(line, EpisodeKey, f"{self.path}, line {number},")
+            key = decode(line, f"{self.path}, line {number},")
             entries.append(Entry(key.episode, key.attempt, number, start, len(line)))
         return entries
 
@@ -364,7 +364,7 @@ class EpisodeFile:
 
     def read(self, entries: Sequence[Entry], part: type[RecordType]) -> Iterator[RecordType]:
         """Yield the trajectories of attempts, one at a time in memory. `part`: as for `RunData.parts`."""
-        places = [(entry.start, entry.size) for entry in entries]
+        places, decode = [(entry.start, entry.size) for entry in entries], json_records.make_decoder(part)
         lines = json_records.lines_at(self.path, places) if places else ()
         for entry, line in zip(entries, lines, strict=True):
-            yield json_records.as_record(line, part, f"{self.path}, line {entry.line},")
+            yield decode(line, f"{self.path}, line {entry.line},")

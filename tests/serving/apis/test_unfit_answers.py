@@ -158,7 +158,7 @@ async def test_what_does_not_fit_is_a_failed_try_that_names_the_field(
         assert "\n" not in str(caught.value)
         assert [row.status for row in rows] == ["failed", "failed"]
         for row in rows:
-            assert json_records.as_record(json_records.encode(row), LedgerRow, "row") == row
+            assert json_records.make_decoder(LedgerRow)(json_records.encode(row), "row") == row
 
 
 PARTS = [
@@ -198,7 +198,7 @@ async def test_what_providers_do_is_read_and_sent_back_as_it_came(
 def read_again(answer: Completion) -> None:
     """Record the answer as a turn, and read it."""
     turn = Turn([], answer.text, answer.usage, answer.seconds, reasoning=answer.reasoning, call=answer.call)
-    assert json_records.as_record(json_records.encode(turn), Turn, "turn") == turn
+    assert json_records.make_decoder(Turn)(json_records.encode(turn), "turn") == turn
 
 
 @pytest.mark.parametrize("arguments", ['{"to": "fa', "[1]", "null", "[" * 40, '{"a": NaN}'])
