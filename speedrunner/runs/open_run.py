@@ -6,7 +6,7 @@ A process may continue a stored run with the same configuration and the same con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -222,7 +222,7 @@ def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> 
             f"{run.path} has episodes, but no {run.files.processes.name}, which says with which inputs they"
             " were played: restore that file, or start another run with run.dir=NEW"
         )
-    process = identity(with_recorded_context(run.path, before, setup), say)
+    process = identity(with_recorded_context(run, setup), say)
     if before:
         process = accept_changes(run.path, before[-1], process, accept=setup.config.run.accept_changes)
     return process
@@ -244,25 +244,21 @@ def check_configuration(run: RunData, setup: Setup) -> None:
         )
 
 
-def with_recorded_context(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
+def with_recorded_context(run: RunData, setup: Setup) -> Setup:
     """Return the setup with the context that a run has recorded, even if more would fit here.
 
     A run is one experiment: its episodes must not get longer after a move to a larger GPU.
 
-    Args:
-        path: the run's directory.
-        processes: the processes that worked on the run so far.
-
     Raises `RunDirectoryError`: the model has less context here.
     """
-    here = setup.model_config
+    here, processes = setup.model_config, run.processes
     if not processes or here.hosted or processes[-1].model.name != here.name:
         return setup
     context = processes[-1].model.context
     if context > here.context:
         raise RunDirectoryError(
-            f"{path} has a context of {context:,} tokens, but {here.name} has {here.context:,} here: resume"
-            f" it on larger GPUs or with a server that has --max-model-len {context}, or start another run"
-            " with run.dir=NEW"
+            f"{run.path} has a context of {context:,} tokens, but {here.name} has {here.context:,} here:"
+            f" resume it on larger GPUs or with a server that has --max-model-len {context}, or start another"
+            " run with run.dir=NEW"
         )
     return replace(setup, model_config=msgspec.structs.replace(here, context=context))

@@ -83,7 +83,7 @@ async def test_a_new_run_on_gpus_records_what_fits(tmp_path: Path, monkeypatch: 
     fake_driver(monkeypatch, GPUS["H100"])
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
     setup = set_up(compose([f"env={CORRIDOR}", "method=react", f"model.name={file}"]))
-    process = identity(with_recorded_context(Path("runs/x"), [], await fit_model(setup, print)), print)
+    process = identity(with_recorded_context(RunData(Path("runs/x")), await fit_model(setup, print)), print)
     assert process.model.context == 131_072
     assert process.model.server.flags["max-num-seqs"] == 32
 
