@@ -25,7 +25,6 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.schema import AtLeastOne
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 
@@ -92,19 +91,6 @@ def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -
         yield from cut
 
 
-def mean_loss(model: PreTrainedModel, ids: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of the tokens to predict.
-
-    Attention needs no padding mask: it is causal, and the padding is at the end.
-    """
-    import torch
-
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    wanted = learnt[:, 1:]
-    logits = model.lm_head(hidden[:, :-1][wanted])
-    return torch.nn.functional.cross_entropy(logits, ids[:, 1:][wanted])
-
-
 def new_model(recipe: Recipe, tokenizer: ChatTokenizer) -> PreTrainedModel:
     """Return a Qwen3 with random weights."""
     import torch
@@ -157,7 +143,11 @@ def train(
             share = min((step + 1) / WARM_UP, 1.0) * min(max(left, 0.02), 1.0)  # warm-up, then linear decay
             for group in optimizer.param_groups:
                 group["lr"] = stage.rate * share
-            batch_loss = mean_loss(model, ids, learnt)
+            # Attention needs no padding mask: it is causal, and the padding is at the end.
+            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+            wanted = learnt[:, 1:]
+            logits = model.lm_head(hidden[:, :-1][wanted])
+            batch_loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][wanted])
             optimizer.zero_grad()
             batch_loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -52,8 +52,12 @@ def report(
             [*zip(made, images, strict=True)],
         )
         drawn = {path: content for contents in files for path, content in contents.items()}
-        if (out / "report.html").exists():
-            _remove_others(out, {*tables, *drawn})
+        if (out / "report.html").exists():  # that of other runs may have further tables and figures
+            earlier = {
+                path for kind in ("tables/*.csv", "figures/*.svg", "figures/*.pdf") for path in out.glob(kind)
+            }
+            for path in earlier.difference(out / name for name in (*tables, *drawn)):
+                path.unlink()
         write_folder(out, {**drawn, "report.html": text.encode()})
     columns, rows = collected.overview
     shown = [[show_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
@@ -65,14 +69,6 @@ def report(
     say(*(f"error: {problem}" for problem in collected.problems), err=True)
     if collected.problems:
         raise typer.Exit(1)
-
-
-def _remove_others(out: Path, kept: set[str]) -> None:
-    """Remove the tables and figures of an earlier report that a new one, of other runs, does not have."""
-    for kind in ("tables/*.csv", "figures/*.svg", "figures/*.pdf"):
-        for path in out.glob(kind):
-            if str(path.relative_to(out)) not in kept:
-                path.unlink()
 
 
 def _own_folder(folders: list[Path]) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from speedrunner.cli.output import say, say_json
 from speedrunner.cluster import submit as submission
 from speedrunner.cluster.cluster_config import Cluster, Site
-from speedrunner.cluster.jobs import JobPart, JobStatus
+from speedrunner.cluster.jobs import JobPart, JobStatus, job_status
 from speedrunner.config.grid import Grid
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import align_columns, count_of, short_number
@@ -32,7 +32,8 @@ def submit_jobs(
     wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]
     if not wanted:
         raise InvalidConfig(f"{count_of(len(runs), 'run')}, all finished: there is nothing to submit")
-    busy = {} if dry_run else submission.find_busy(grid.root)
+    queued = [] if dry_run else [job for job in job_status(grid.root) if job.in_queue]
+    busy = {run: job for job in queued for run in job.runs}
     playing = dict[int, JobStatus]()
     for number in wanted:
         left = [str(Path(run.path).resolve()) for run in dealt[number - 1] if is_unfinished(run)]

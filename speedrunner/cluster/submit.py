@@ -14,7 +14,7 @@ import msgspec
 
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster.cluster_config import Cluster
-from speedrunner.cluster.jobs import JobPart, JobStatus, Submitted, job_status, note_jobs
+from speedrunner.cluster.jobs import JobPart, Submitted, note_jobs
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.slurm import run_slurm
 from speedrunner.runs.planned_runs import PlannedRun
@@ -159,13 +159,6 @@ def submit(array: Array, root: Path) -> list[JobPart]:
     ]
     note_jobs(root, Submitted(jobs))
     return jobs
-
-
-def find_busy(root: Path) -> dict[str, JobStatus]:
-    """Return the directories that jobs in the queue play, with their jobs. Raises `StorageError`."""
-    return {
-        run: job for job in (job_status(root) if root.exists() else []) if job.in_queue for run in job.runs
-    }
 
 
 def _is_replaced(name: str, options: Sequence[str]) -> bool:
