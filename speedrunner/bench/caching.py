@@ -32,7 +32,7 @@ from speedrunner.bench.token_units import TokenMeter
 from speedrunner.config.names import identify_condition
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.plain.console import Status
-from speedrunner.results.inference import estimate_mean
+from speedrunner.results.inference import estimate_independent
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData
@@ -268,7 +268,7 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, Any]]:
         for (*names, rollouts), own in groups:
             before, after = own["saving", "first"], own["saving", "last"]
             pairs = after - before
-            change = estimate_mean({number: pandas.Series([pair]) for number, pair in enumerate(pairs)})
+            change = estimate_independent(pairs)
             low, high = change.ends if change and change.ends else (None, None)
             averages = (float(column.mean()) for column in (before, after, pairs))
             values = (*names, cost, cache, rollouts, len(own), *averages, low, high)

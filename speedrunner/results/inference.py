@@ -14,7 +14,7 @@ Every interval is Student's t. It speaks about new seeds and new tasks of the en
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -128,6 +128,14 @@ def estimate_mean(values: Values) -> Estimate | None:
     """Return the mean of the seeds' means with its interval; `None` without values. For a paired comparison,
     pass the differences of the pairs."""
     return estimate_statistic(match_tasks({seed: [own] for seed, own in values.items() if len(own)}))
+
+
+def estimate_independent(values: Iterable[float]) -> Estimate | None:
+    """Return the mean of independent values with its interval and test; `None` without values."""
+    import numpy
+
+    runs = {number: [numpy.array([[value]])] for number, value in enumerate(values)}
+    return estimate_statistic(Samples(runs, share_tasks=False))
 
 
 def estimate_score(values: Values) -> Estimate | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, product
-from math import sqrt
 from typing import NamedTuple
 
 import pandas
@@ -16,6 +15,7 @@ from speedrunner.results.conditions import OURS, Condition, group_runs
 from speedrunner.results.inference import (
     CONFIDENCE,
     Estimate,
+    estimate_independent,
     estimate_mean,
 )
 from speedrunner.results.means import MEASURES, TESTED, Measure
@@ -193,24 +193,14 @@ def make_test_table(conditions: Sequence[Condition]) -> Table:
                 for seed, runs in pairs.items()
                 if last in common[seed] and len(own := subtract_values(*runs, last, metric))
             }
-            if (test := estimate_mean(paired)) is not None:
+            paper = estimate_independent(chain(*paired.values()))  # all pairs are independent there
+            if (test := estimate_mean(paired)) and paper:
                 names = a.names[0], a.names[2], metric, a.names[1], b.names[1], last
                 t_test = test.mean, test.low, test.high, test.t, test.p
-                rows.append((*names, len(paired), test.count, *t_test, _test_as_paper(paired)))
+                rows.append((*names, len(paired), test.count, *t_test, paper.p))
     columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs", "difference"]
     columns += ["low", "high", "t", "p", "paper_p"]
     return Table("ttests", caption("ttests", confidence=CONFIDENCE), columns, rows)
-
-
-def _test_as_paper(paired: Mapping[int, pandas.Series[float]]) -> float | None:
-    """Return p of a t-test that takes all pairs as independent; `None` if all are equal."""
-    from scipy.special import stdtr  # type: ignore[import-untyped]
-
-    values = pandas.concat([*paired.values()])
-    if values.nunique() < 2:
-        return None
-    error = values.std() / sqrt(len(values))
-    return 2 * float(stdtr(len(values) - 1, -abs(values.mean() / error)))
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Condition]]:
