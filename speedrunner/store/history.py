@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from envs import Outcome
 from speedrunner.plain.plain_records import flat
 from speedrunner.store import files, json_records
 from speedrunner.store.files import whole_folder
-from speedrunner.store.policies import INDEX
+from speedrunner.store.policies import INDEX, LibraryIndex
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData
 
@@ -160,11 +161,11 @@ class History:
     def _shown_sleep(self, part: Part, number: int) -> SleepRecord:
         record = part.run.read_sleep(number)
         episodes = [self._shown(episode, part.shift) for episode in record.episodes]
-        return msgspec.structs.replace(record, sleep=record.sleep + part.shift, episodes=episodes)
+        return replace(record, sleep=record.sleep + part.shift, episodes=episodes)
 
     def _shown(self, trajectory: Trajectory, shift: int) -> Trajectory:
         outcome = visible_outcome(trajectory.outcome, self.sees)
-        return msgspec.structs.replace(trajectory, policy=trajectory.policy + shift, outcome=outcome)
+        return replace(trajectory, policy=trajectory.policy + shift, outcome=outcome)
 
     def _write(self, part: Part) -> None:
         """Write what is missing of one run's part, with its numbers in the whole history."""
@@ -185,8 +186,14 @@ class History:
             if not target.exists():
                 _copy_policy(run, version, target)
                 if shift:
-                    index = run.policies.index(version)
-                    (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
+                    source = run.policies.folder / f"v{version:04d}" / INDEX
+                    index = json_records.read_record(source, LibraryIndex)
+                    index.version += shift
+                    index.skills = tuple(
+                        replace(skill, created=skill.created + shift, edited=skill.edited + shift)
+                        for skill in index.skills
+                    )
+                    (target / INDEX).write_bytes(json_records.format_record(index))
         for number in run.files.numbers("sleep"):
             source = run.files.numbered("sleep", number)
             target = self._copies / f"sleeps/{number + shift:04d}.json"

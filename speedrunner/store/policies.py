@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from speedrunner.store import files, json_records
 from speedrunner.store.files import whole_folder
@@ -76,10 +75,6 @@ class PolicyStore:
             raise InvalidPolicy(f"{path} is a copy of version {policy.version}")
         return policy
 
-    def index(self, version: int) -> LibraryIndex:
-        """Read the index of one version. Raises `StorageError`."""
-        return json_records.read_record(self._path(version) / INDEX, LibraryIndex)
-
     def save(self, policy: Policy) -> None:
         """Write a new version.
 
@@ -114,13 +109,6 @@ class LibraryIndex(msgspec.Struct):
     version: int
     skills: tuple[Skill, ...]
     format: int = FORMAT
-
-    def shifted(self, by: int) -> LibraryIndex:
-        """Return the index with other numbers of its version and of sleeps."""
-        moved = tuple(
-            replace(skill, created=skill.created + by, edited=skill.edited + by) for skill in self.skills
-        )
-        return replace(self, version=self.version + by, skills=moved)
 
 
 def _read(folder: Path) -> Policy:
