@@ -21,7 +21,7 @@ from serving.weights import HUB_ID, prepare
 from speedrunner.cli.output import say
 from speedrunner.plain.plain_records import suggest
 from speedrunner.plain.plain_yaml import write_yaml
-from speedrunner.store.files import explain_errors, write_shared
+from speedrunner.store.files import SHARED_MODE, explain_errors, write_atomic
 
 SCAFFOLD = Path(__file__).with_name("scaffold")
 
@@ -86,7 +86,7 @@ def init(
     for path, text in texts.items():
         with explain_errors(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_shared(path, text.encode())
+        write_atomic(path, text.encode(), SHARED_MODE)
         say(f"wrote {path}")
         if kind == "model":
             written = load_model_config(str(path))

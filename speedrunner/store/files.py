@@ -1,7 +1,7 @@
 """Whole files and folders that survive a kill, a full disk and a network file system.
 
 They are written under a temporary name in the same folder and then renamed, so they exist completely or not
-at all. Created files are accessible to their owner only, except for those of `write_shared`.
+at all. Created files are accessible to their owner only, except for those with `SHARED_MODE`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import BinaryIO
 RECORD_BYTES = 64 * 2**20
 """Maximum bytes of one record, a line or a whole file; longer ones are refused."""
 
-FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
+FILE_MODE, FOLDER_MODE, SHARED_MODE = 0o600, 0o700, 0o666
 OUTPUT_MODE = 0o777
 """Permissions of an output of a command, from which the umask is subtracted."""
 
@@ -82,11 +82,6 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def write_shared(path: Path, content: bytes) -> None:
-    """Write a file for other people as `write_atomic` does, with the permissions of the process's umask."""
-    write_atomic(path, content, _SHARED_MODE)
-
-
 def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write files for other people by their paths in a folder. Missing folders are created.
 
@@ -96,7 +91,7 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
         path = folder / name
         with explain_errors(path.parent, "made"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_shared(path, content)
+        write_atomic(path, content, SHARED_MODE)
 
 
 def write_atomic(path: Path, content: bytes, mode: int = FILE_MODE) -> None:
