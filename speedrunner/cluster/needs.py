@@ -41,15 +41,10 @@ class Needs:
     setups: list[Setup]
 
     @property
-    def model_configs(self) -> list[ModelConfig]:
-        """The models, as the runs adapt them."""
-        return list_once(setup.model_config for setup in self.setups)
-
-    @property
     def models(self) -> list[ModelConfig]:
-        """The models, each folder and address once, even if model configs share it."""
+        """The models as the runs adapt them, each folder and address once, even if model configs share it."""
         models = dict[str, ModelConfig]()
-        for model_config in self.model_configs:
+        for model_config in (setup.model_config for setup in self.setups):
             place = model_config.base_url or weights.model_path(model_config)
             models.setdefault(place, model_config)
         return list(models.values())
