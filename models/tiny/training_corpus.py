@@ -91,12 +91,11 @@ def build_tokenizer(
 
     known = [phrase for phrase in {**dict.fromkeys([*known, *FRAMES, *THINGS])} if phrase]
     words_only = [r"\n", r"\\n", WORD]
+    in_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
     def split(pieces: Sequence[str]) -> pre_tokenizers.PreTokenizer:
         by_pattern = pre_tokenizers.Split(Regex("|".join(pieces)), behavior="isolated")
-        return pre_tokenizers.Sequence(
-            [by_pattern, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-        )
+        return pre_tokenizers.Sequence([by_pattern, in_bytes])
 
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = split(words_only)
@@ -110,7 +109,8 @@ def build_tokenizer(
     learner.train_from_iterator(texts, trainer)
     learnt = learner.get_vocab()
     merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
-    entries = dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *map(_spell_bytes, known)])
+    spelled = ("".join(piece for piece, _ in in_bytes.pre_tokenize_str(phrase)) for phrase in known)
+    entries = dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *spelled])
     numbered = {each: number for number, each in enumerate(entries)}
     bpe = Tokenizer(models.BPE(vocab=numbered, merges=merges, ignore_merges=True))
     longest_first = sorted(known, key=len, reverse=True)
@@ -127,14 +127,6 @@ def build_tokenizer(
         clean_up_tokenization_spaces=False,
         chat_template=chat_template,
     )
-
-
-def _spell_bytes(text: str) -> str:
-    """Return a text in the letters that represent bytes in a byte-level vocabulary."""
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    pieces = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
-    return "".join(piece for piece, _ in pieces)
 
 
 TEMPLATE = (Path(__file__).parents[1] / "random" / "template.jinja").read_text("utf-8")

@@ -66,7 +66,9 @@ READERS = ("show", "compare", "cost", "report", "view", "status", "export")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, by default the process's own. Errors for people are one line and exit status 1."""
-    raise_open_files()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems have lower limits of their own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, OPEN_FILES)), hard))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a login's encoding may lack a character
@@ -103,13 +105,6 @@ def _explain(error: Exception, arguments: Sequence[str]) -> str | None:
             return None
         text = describe(error)
     return f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}"
-
-
-def raise_open_files() -> None:
-    """Raise the limit of open files, for this process and those that it starts."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # some systems have lower limits of their own
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, OPEN_FILES)), hard))
 
 
 def make_app(arguments: Sequence[str]) -> typer.Typer:

@@ -76,17 +76,13 @@ class Watch:
         used = {f"CPU cores, {name}": seconds for name, seconds in cpu_seconds(self._processes).items()}
         return {"time": time.monotonic(), "steps": steps, **used}
 
-    def steps(self, before: dict[str, float], after: dict[str, float]) -> list[LoggedStep]:
-        """Return the logged steps between two readings."""
-        steps = read_steps(self._log) if self._log else []
-        return [step for step in steps if before["time"] <= step.time_s <= after["time"]]
-
     def row(self, before: dict[str, float], after: dict[str, float]) -> dict[str, Any]:
         """Return the means between two readings by their headings."""
         spent = {name: value - before.get(name, 0.0) for name, value in after.items()}
         seconds, steps = spent.pop("time"), spent.pop("steps")
         row: dict[str, Any] = {"steps": int(steps), "ms a step": 1000 * seconds / steps if steps else None}
-        row |= describe_steps(self.steps(before, after))
+        logged = read_steps(self._log) if self._log else []
+        row |= describe_steps([step for step in logged if before["time"] <= step.time_s <= after["time"]])
         row |= {name: used / seconds for name, used in spent.items()}
         readings = {"GPU busy": "busy", "GPU power, W": "watts", "GPU memory, MiB": "memory_mib"}
         for heading, name in readings.items():

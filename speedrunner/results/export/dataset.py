@@ -32,6 +32,7 @@ ROWS = 200
 """Maximum number of conversations held in memory at a time."""
 
 CARD = Path(__file__).with_name("dataset_card.jinja")
+"""The README, with the metadata that the Hugging Face Hub reads."""
 
 
 def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
@@ -60,7 +61,14 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
         loaded = [(name, load(path)) for name, path in runs]
         for name, run in loaded:
             (folder / "configurations" / f"{name}.yaml").write_text(run.config_text, encoding="utf-8")
-        (folder / "README.md").write_text(_card(list(counts), loaded), encoding="utf-8")
+        template = Environment(trim_blocks=True, keep_trailing_newline=True)
+        card = template.from_string(CARD.read_text("utf-8")).render(
+            splits=list(counts),
+            names=[_plain(name) for name, _ in loaded],
+            digests=[f"{_plain(name)}: {run.digest}" for name, run in loaded],
+            notes=[_plain(line) for line in caveats(run for _, run in loaded)],
+        )
+        (folder / "README.md").write_text(card, encoding="utf-8")
     return counts
 
 
@@ -124,22 +132,6 @@ def _messages(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
-    """Return the dataset's README, with the metadata that the Hugging Face Hub reads.
-
-    Args:
-        splits: the splits that have a file.
-        runs: the exported runs with their names in the dataset.
-    """
-    template = Environment(trim_blocks=True, keep_trailing_newline=True).from_string(CARD.read_text("utf-8"))
-    return template.render(
-        splits=splits,
-        names=[_plain(name) for name, _ in runs],
-        digests=[f"{_plain(name)}: {run.digest}" for name, run in runs],
-        notes=[_plain(line) for line in caveats(run for _, run in runs)],
-    )
 
 
 def _plain(text: str) -> str:
