@@ -39,9 +39,13 @@ def changes(before: Process, after: Process) -> list[str]:
 
 
 def caveats(runs: Iterable[RunData]) -> list[str]:
-    """Return the caveats of the model configs, and which roles do not reason, without duplicates."""
+    """Return the caveats of the model configs, which roles do not reason, and which runs lack records of
+    sleeps, without duplicates."""
     lines = set()
     for run in runs:
+        slept = sum(step.startswith("sleep/") for step in run.state.finished)
+        if (lost := slept - len(run.files.numbers("sleep"))) > 0:
+            lines.add(f"{run.path}: {lost} of {slept} sleeps have no record, so their costs are missing")
         chosen = {group: run.config.get(group, {}) for group in ("method", "run")}
         learns = chosen["method"].get("name") != "react" and chosen["run"].get("rollouts") != 0
         for model_config in (process.model for process in run.processes):

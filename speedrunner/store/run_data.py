@@ -165,7 +165,8 @@ class RunData:
         files = [
             self.files.numbered(phase, n) for phase in get_args(Phase) for n in self.files.numbers(phase)
         ]
-        is_whole = sum(map(json_records.count_lines, files)) == len(self.written_rows)
+        written = {(row.episode, row.attempt) for row in self.written_rows}
+        is_whole = sum(map(json_records.count_lines, files)) == len(written)
         return _newest(self.written_rows if is_whole else self.written_rows + self.missing_rows)
 
     @cached_property

@@ -21,7 +21,7 @@ from speedrunner.runs.identity import STRIDE, accept_changes, identity
 from speedrunner.runs.setup import set_up
 from speedrunner.store.process_notes import caveats, changes, process_lines
 from speedrunner.store.records import Machine, Process
-from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State
 from tests.gpu_kinds import GPUS
 from tests.scripted_runs import CORRIDOR
 
@@ -189,7 +189,10 @@ def test_no_tensor_of_a_stretch_changes_unseen(tmp_path: Path, start: int) -> No
 def said(*processes: Process, method: str = "asi", rollouts: int = 8) -> list[str]:
     """The caveats of a run by these processes."""
     run: Any = SimpleNamespace(
-        config={"method": {"name": method}, "run": {"rollouts": rollouts}}, processes=processes
+        config={"method": {"name": method}, "run": {"rollouts": rollouts}},
+        processes=processes,
+        state=State(),
+        files=RunFiles(Path("none")),
     )
     return caveats([run, run])
 

@@ -10,6 +10,7 @@ from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
+from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import AgentRecord, Policy, Termination, Turn
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -151,6 +152,15 @@ def test_a_file_that_has_lost_records_since_a_step_ended_is_named_with_both_size
     ledger.unlink()
     with pytest.raises(RunDirectoryError, match=r"requests\.jsonl is missing, and state\.json recorded"):
         load(run.path)
+
+
+def test_a_finished_sleep_without_its_record_is_a_caveat(run):
+    (number,) = run.files.numbers("sleep")
+    run.mark_finished(f"sleep/{number:04d}-0123456789ab")
+    assert caveats([load(run.path)]) == []
+    run.files.numbered("sleep", number).unlink()
+    said = f"{run.path}: 1 of 1 sleeps have no record, so their costs are missing"
+    assert caveats([load(run.path)]) == [said]
 
 
 def test_a_record_that_occurs_twice_is_refused(tmp_path):
