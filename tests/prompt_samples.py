@@ -27,7 +27,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.schema import LibraryConfig
 from speedrunner.library.library import Library
 from speedrunner.methods import Method
-from speedrunner.methods.ace import ACE, Item, Playbook, decode_playbook
+from speedrunner.methods.ace import ACE, Item, Playbook
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
@@ -225,10 +225,10 @@ class Samples:
             return asked.prompt
         raise AssertionError("no role was asked")
 
-    def curator(self, policy: Policy, *, add_only: bool = False) -> Prompt:
+    def curator(self, playbook: Playbook, *, add_only: bool = False) -> Prompt:
         """What ACE's curator reads."""
         lessons = "The routine failed without a lamp. Look for a lamp before you start it."
-        return self._ask(ACE(add_only=add_only)._curate(decode_playbook(policy), lessons, self._tools(2)))
+        return self._ask(ACE(add_only=add_only)._curate(playbook, lessons, self._tools(2)))
 
     def curriculum(self) -> Prompt:
         """What Voyager's curriculum reads."""
@@ -375,8 +375,8 @@ def _prompts_of_other_methods(made: Samples) -> dict[str, Prompt]:
         "optimizer_notes": made.asked(OPO(), NOTES),
         "ace_reflector": made.asked(ACE(), ACE().initial()),
         "ace_reflector_playbook": made.asked(ACE(), PLAYBOOK),
-        "ace_curator": made.curator(PLAYBOOK),
-        "ace_curator_add_only": made.curator(PLAYBOOK, add_only=True),
+        "ace_curator": made.curator(Playbook(ITEMS, 5)),
+        "ace_curator_add_only": made.curator(Playbook(ITEMS, 5), add_only=True),
         "asi": made.asked(ASI(), Policy(version=0)),
         "asi_12_skills": made.asked(ASI(), made.policy(12)),
         "asi_free": made.asked(ASI(style="free"), made.policy(12)),

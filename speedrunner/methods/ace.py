@@ -92,11 +92,6 @@ class Playbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ToolError(f"the playbook has no item {', '.join(map(str, unknown))}")
 
 
-def decode_playbook(policy: Policy) -> Playbook:
-    """Return a policy's playbook. Raises `InvalidPolicy` if it is damaged."""
-    return decode_state(policy.method, Playbook, f"policy v{policy.version:04d} contains no playbook of ACE")
-
-
 @dataclass(kw_only=True)
 class ACE(Method):
     """A method that learns prose by small changes: a reflector reads each episode, a curator edits the
@@ -116,7 +111,7 @@ class ACE(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives and the playbook."""
-        return ActorSpec(Library(env.primitives), decode_playbook(policy).text())
+        return ActorSpec(Library(env.primitives), decode_state(policy, Playbook, "playbook of ACE").text())
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the reflector and the curator work on one episode of the batch after another.
@@ -125,7 +120,7 @@ class ACE(Method):
             InvalidPolicy: the stored playbook is damaged.
             ServingError: the engine failed.
         """
-        playbook = before = decode_playbook(policy)
+        playbook = before = decode_state(policy, Playbook, "playbook of ACE")
         for played in newest_batch(history):
             read = Playbook([item for item in playbook.items if item.number < before.next])
             playbook, lessons = await self._reflect(playbook, read, trajectory_text(played), tools)

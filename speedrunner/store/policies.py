@@ -30,12 +30,13 @@ class InvalidPolicy(files.StorageError):
     """A policy cannot be stored and read back unchanged, or a stored policy is damaged."""
 
 
-def decode_state(value: object, kind: type[T], problem: str) -> T:
-    """Decode what a method has stored. Raises `InvalidPolicy`, with the problem, if it is damaged."""
+def decode_state(policy: Policy, kind: type[T], what: str) -> T:
+    """Decode what a method has stored, such as the `playbook of ACE`. Raises `InvalidPolicy` if it is
+    damaged."""
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(policy.method, kind)
     except msgspec.ValidationError as error:
-        raise InvalidPolicy(f"{problem}: {error}") from error
+        raise InvalidPolicy(f"policy v{policy.version:04d} contains no {what}: {error}") from error
 
 
 class PolicyStore:

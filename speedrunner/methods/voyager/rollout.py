@@ -17,7 +17,6 @@ from speedrunner.methods import (
     InvalidSkill,
     Library,
     Message,
-    Policy,
     Termination,
     TextEnv,
     Tool,
@@ -31,7 +30,6 @@ from speedrunner.methods import (
     shared_parts,
 )
 from speedrunner.methods.voyager.programs import Program, add_program
-from speedrunner.store.policies import decode_state
 
 PROGRAMMER = "programmer"
 """Role of the actor that writes programs, with the budgets of code-writing roles."""
@@ -64,13 +62,6 @@ class MethodState(Objectives, forbid_unknown_fields=True):
     """A rollout's data for the sleep: its objectives and the accepted programs."""
 
     programs: list[Program] = []
-
-
-def decode_objectives(policy: Policy) -> Objectives:
-    """Return a policy's objectives. Raises `InvalidPolicy` if they are damaged."""
-    return decode_state(
-        policy.method, Objectives, f"policy v{policy.version:04d} contains no objectives of Voyager"
-    )
 
 
 Retrieve = AtLeastOne | Literal["all"]

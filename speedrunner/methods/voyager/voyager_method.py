@@ -30,9 +30,9 @@ from speedrunner.methods.voyager.rollout import (
     Objectives,
     Retrieve,
     Rollout,
-    decode_objectives,
     programming,
 )
+from speedrunner.store.policies import decode_state
 
 
 @dataclass(kw_only=True)
@@ -70,7 +70,7 @@ class Voyager(Method):
         """Pursue one objective after another until the world or the budget ends the rollout."""
         if not context.training:
             return await context.act(spec)
-        objectives = decode_objectives(policy)
+        objectives = decode_state(policy, Objectives, "objectives of Voyager")
         return await Rollout(context, context.library(policy), objectives, self.tries, self.retrieve).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
@@ -79,7 +79,7 @@ class Voyager(Method):
         Raises `InvalidPolicy`: stored data is damaged.
         """
         library = tools.library(policy)
-        objectives = decode_objectives(policy)
+        objectives = decode_state(policy, Objectives, "objectives of Voyager")
         batch = history.batch(history.batches()[-1])
         cut = sum(played.termination is Termination.CONTEXT_OVERFLOW for played in batch)
         if cut:  # as in the paper

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from speedrunner.methods import Policy, ToolError
-from speedrunner.methods.ace import Addition, Item, Playbook, decode_playbook
-from speedrunner.store.policies import InvalidPolicy
+from speedrunner.methods.ace import Addition, Item, Playbook
+from speedrunner.store.policies import InvalidPolicy, decode_state
 from tests.scripted_engine import Answer, Request, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 
@@ -40,9 +40,9 @@ def test_what_means_nothing_is_refused() -> None:
     for remove, added, why in (([3], [], "has no item 3"), ([], [" "], "an item to add has no text")):
         with pytest.raises(ToolError, match=why):
             OLD.change(remove, add(*added))
-    assert decode_playbook(Policy(version=0, method=msgspec.to_builtins(OLD))) == OLD
+    assert decode_state(Policy(version=0, method=msgspec.to_builtins(OLD)), Playbook, "") == OLD
     with pytest.raises(InvalidPolicy, match="v0003 contains no playbook of ACE"):
-        decode_playbook(Policy(version=3, method={"completed": []}))
+        decode_state(Policy(version=3, method={"completed": []}), Playbook, "playbook of ACE")
 
 
 async def test_a_session_whose_playbook_is_an_eighth_of_the_context(corridor: Runs) -> None:
@@ -72,8 +72,8 @@ async def test_a_session_whose_playbook_is_an_eighth_of_the_context(corridor: Ru
     texts = [run.data.policies.load(version).notes.split("\n\n") for version in range(3)]
     first, second = "Facts:\n- [1] Walk.\n- [2] Fly.", "Facts:\n- [1] Walk."
     assert texts == [[""], [first], [second, "Mistakes to avoid:\n- [3] Look."]]
-    counted = [decode_playbook(run.data.policies.load(version)).text(counted=True) for version in range(3)]
-    assert "- [1] (helped 2, harmed 0) Walk." in counted[2]
+    counted = decode_state(run.data.policies.load(2), Playbook, "").text(counted=True)
+    assert "- [1] (helped 2, harmed 0) Walk." in counted
     assert [sleep.changed for sleep in run.data.sleeps] == [
         "playbook items: 2 added, 0 removed",
         "playbook items: 1 added, 1 removed",
