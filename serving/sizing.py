@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from serving import weights
-from serving.engine.capacity import STEP_TOKENS, Capacity, capacity_of, graph_sizes, shape_of
+from serving.engine.capacity import ROOM_FOR_ONE, STEP_TOKENS, Capacity, capacity_of, graph_sizes, shape_of
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu
 from serving.errors import InvalidModelConfig, ServerFailed
@@ -74,8 +74,10 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
             f"{model_config.name}: server.flags.{MATCH_UNIT} {unit} must divide the {cache.block_size} tokens"
             " of a block: 16 always does"
         )
-    least = answer_tokens(model_config) + 1
-    if (context := cache.longest_context(model_config.context, least)) is None:
+    least, context = answer_tokens(model_config) + 1, model_config.context
+    while context >= least and cache.blocks(context) > ROOM_FOR_ONE * (cache.num_gpu_blocks - 1):
+        context //= 2
+    if context < least:
         raise InvalidModelConfig(
             f"{model_config.name} on {model_config.gpus} x {min(gpus, key=lambda gpu: gpu.total)}:"
             f" {cache.weights / model_config.gpus / 1e9:.1f} GB of weights on each leave room for no"

@@ -165,18 +165,6 @@ class Capacity(CacheConfig, frozen=True, kw_only=True):
 
     weights: int
 
-    def longest_context(self, limit: int, least: int) -> int | None:
-        """Return the largest of limit, limit/2, limit/4, ... that the cache has room for.
-
-        `None` if that is below `least`. See `ROOM_FOR_ONE`.
-        """
-        context = limit
-        while context >= least:
-            if self.blocks(context) <= ROOM_FOR_ONE * (self.num_gpu_blocks - 1):
-                return context
-            context //= 2
-        return None
-
     @property
     def sequences(self) -> int:
         """Sequences to compute at once; see `TYPICAL_TOKENS`."""
