@@ -17,9 +17,10 @@ import secrets
 from collections.abc import Iterator, Sequence
 from random import Random
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
+import pandas
 
 from serving.engine.client import EngineResponse, run_together
 from serving.engine.one_try import TokenCompletion
@@ -36,9 +37,6 @@ from speedrunner.results.inference import estimate_independent
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData
-
-if TYPE_CHECKING:
-    import pandas
 
 Treatment = Literal["warm", "within", "none"]
 
@@ -225,8 +223,6 @@ async def _measure(meter: TokenMeter, model: Model, block: Block, treatment: Tre
 
 
 def _frame(costs: Sequence[BlockCost]) -> pandas.DataFrame:
-    import pandas
-
     frame = pandas.DataFrame([msgspec.structs.asdict(cost) for cost in costs])
     return frame.astype({"joules": float, "first_token_ms": float})
 
@@ -251,8 +247,6 @@ def compare_savings(costs: Sequence[BlockCost]) -> Iterator[dict[str, Any]]:
     `by_run` has both of each run. Unmeasured costs have no row. The change over learning is paired
     within a run, with its t interval over runs (seeds); one run has none.
     """
-    import pandas
-
     if not costs:
         return
     keys = ["environment", "method", "in_flight", "run"]

@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from serving.apis.completions import TokenConversation
@@ -208,8 +209,6 @@ def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:
     - same: whether cached and computed prefixes give the same distribution; `None` if the cache provided
       nothing.
     """
-    import numpy as np
-
     reused = [each for each in tokens if each.reused]
     _, cached, computed, control = np.array(reused or tokens, float).T
     of_cache, of_engine = (

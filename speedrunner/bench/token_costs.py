@@ -12,9 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import shuffle
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
+import numpy as np
+from numpy import ndarray
 
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import NOT_MEASURED, MeasuredTable, Measurement
@@ -32,9 +34,6 @@ from speedrunner.results.inference import TAIL
 from speedrunner.results.pricing import engine_of, hardware_of
 from speedrunner.runs.identity import machine, versions
 from speedrunner.runs.setup import Setup
-
-if TYPE_CHECKING:
-    from numpy import ndarray
 
 COSTS = TokenCosts.__struct_fields__
 
@@ -59,8 +58,6 @@ def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"]
 
     Raises `InvalidConfig` if the units do not show each cost by itself.
     """
-    import numpy as np
-
     whole = np.array([[getattr(unit, name) for name in COSTS] for unit in units], float)
     taken = np.array([getattr(unit, resource) for unit in units], float) / whole[:, -1]
     kinds = list(dict.fromkeys((unit.context, unit.kind) for unit in units))
