@@ -28,7 +28,7 @@ from minigrid.envs.babyai.core.verifier import (
 )
 from numpy.typing import NDArray
 
-from envs.text_env import steps
+from envs.text_env import describe_offset, steps
 
 ROOM_SIZE = 8
 HELD_OUT_PHRASES = ("yellow box", "red key", "red door", "green ball", "grey door")
@@ -121,12 +121,8 @@ def describe(view: NDArray[np.uint8]) -> str:
     for column, row in np.ndindex(columns, rows):
         if (column, row) == own or view[column, row, 0] in (UNSEEN, EMPTY, WALL):
             continue
-        offsets = []
-        if column != own[0]:
-            offsets.append(steps(abs(column - own[0]), "left" if column < own[0] else "right"))
-        if row != own[1]:
-            offsets.append(steps(own[1] - row, "forward"))
-        lines.append(f"a {_name(view[column, row])} {' and '.join(offsets)}")
+        offset = describe_offset((column - own[0], "right", "left"), (own[1] - row, "forward", ""))
+        lines.append(f"a {_name(view[column, row])} {offset}")
     return "\n".join(lines)
 
 

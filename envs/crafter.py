@@ -23,8 +23,8 @@ from envs.text_env import (
     Split,
     Task,
     TextEnv,
+    describe_offset,
     read_description,
-    steps,
 )
 from speedrunner.plain.plain_records import read_table
 
@@ -254,7 +254,10 @@ def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
             nearest.setdefault(cell[0].removeprefix(RIPE), cell)
         cells = [(name, right, down) for name, (_, right, down) in nearest.items()]
     if cells:
-        lines += ["You see:", *(f"- {name} {_offset(right, down)}" for name, right, down in cells)]
+        lines.append("You see:")
+        for name, right, down in cells:
+            offset = describe_offset((down, "south", "north"), (right, "east", "west"))
+            lines.append(f"- {name} {offset}")
     else:
         lines.append("You see nothing away from you.")
     return "\n".join([*lines, f"You face {'nothing' if front == OUTSIDE else front} at your front.", END])
@@ -263,12 +266,3 @@ def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
 def _name_cell(material: str | None, obj: Any) -> str:
     ripe = RIPE * (obj is not None and obj.texture == "plant-ripe")
     return ripe + type(obj).__name__.lower() if obj else material or OUTSIDE
-
-
-def _offset(right: int, down: int) -> str:
-    parts = []
-    if down:
-        parts.append(steps(abs(down), "south" if down > 0 else "north"))
-    if right:
-        parts.append(steps(abs(right), "east" if right > 0 else "west"))
-    return " and ".join(parts)

@@ -270,3 +270,9 @@ def read_description(module: str, description: Description) -> str:
 def steps(count: int, direction: str) -> str:
     """Return a distance in words: `2 steps north`."""
     return f"{count} step{'s' if count > 1 else ''} {direction}"
+
+
+def describe_offset(*parts: tuple[int, str, str]) -> str:
+    """Return an offset in words: `2 steps north and 1 step west`. A part has a number of steps, whose sign
+    chooses one of the two directions after it; none is named for 0."""
+    return " and ".join(steps(abs(count), way if count > 0 else back) for count, way, back in parts if count)
