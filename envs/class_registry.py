@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,7 @@ def place(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}, in {frames[-1].name}"
 
 
+@cache
 def parameters(*functions: Callable[..., Any]) -> Parameters:
     """Return the parameters of functions by name, without * and **; if several have the same name, the last
     one's."""
@@ -61,7 +63,7 @@ class Registry(Generic[T]):
     base: type[T]
     unknown: type[Exception]
     invalid: type[Exception]
-    options_of: Callable[[type[T]], Parameters] = parameters
+    options_of: Callable[[type[T]], Parameters] = parameters  # type: ignore[assignment]  # it is cached
 
     def find(self, name: object) -> type[T]:
         """Import the class of a registered name, or of any `package.module:Class`.

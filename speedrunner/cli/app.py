@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import resource
 import sys
@@ -48,6 +49,7 @@ class Command(NamedTuple):
     def load_function(self) -> Callable[..., None]:
         """Import the function that runs it."""
         module = import_module(f"speedrunner.cli.{self.module}")
+        gc.freeze()  # the command does not search the loaded modules for garbage
         function: Callable[..., None] = getattr(module, "list_" if self.name == "list" else self.name)
         return function
 

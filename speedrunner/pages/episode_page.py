@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from speedrunner.agents.reading import task_line
@@ -90,15 +92,32 @@ def find_episode(run: RunData, key: str) -> Trajectory:
 
 def episode_page(run: RunData, key: str, page: int) -> Context:
     """Return some turns of an episode, and what is above them. Raises `NotFound`."""
-    trajectory = find_episode(run, key)
+    whole = _describe_episode(run, key)
+    trajectory: Trajectory = whole["trajectory"]
     part = page_part(trajectory.turns, page)
     first = part["first"]
+    return {
+        **heading(run),
+        **whole,
+        "playback": _make_playback(run, whole, first),
+        **part,
+        "turns": [
+            (number, with_tools(turn, turn.role, trajectory.policy, run))
+            for number, turn in enumerate(part["shown"], start=first)
+        ],
+    }
+
+
+@lru_cache(maxsize=1)
+def _describe_episode(run: RunData, key: str) -> Context:
+    """Return what all pages of an episode need: they are written one after another. Raises `NotFound`."""
+    trajectory = find_episode(run, key)
     keys = sorted(row.episode for row in run.rows)
     at = keys.index(trajectory.episode) if trajectory.episode in keys else None
     error = find_first_error(trajectory.turns)
     outcome = trajectory.outcome
+    steps = list_steps(trajectory)
     return {
-        **heading(run),
         "trajectory": trajectory,
         "result": _describe_result(trajectory),
         "task": task_line({"turns": msgspec.to_builtins(trajectory.turns[:1])}),
@@ -109,12 +128,8 @@ def episode_page(run: RunData, key: str, page: int) -> Context:
         "before": keys[at - 1] if at else None,
         "after": keys[at + 1] if at is not None and at + 1 < len(keys) else None,
         "credit": CREDITS.get(trajectory.task.env, ""),
-        "playback": _make_playback(run, trajectory, first),
-        **part,
-        "turns": [
-            (number, with_tools(turn, turn.role, trajectory.policy, run))
-            for number, turn in enumerate(part["shown"], start=first)
-        ],
+        "steps": steps,
+        "modules": list_modules(run, trajectory) if steps else [],
     }
 
 
@@ -144,13 +159,14 @@ def _list_numbers(trajectory: Trajectory) -> list[tuple[str, str, str]]:
     ]
 
 
-def _make_playback(run: RunData, trajectory: Trajectory, first: int) -> Context | None:
+def _make_playback(run: RunData, whole: Context, first: int) -> Context | None:
     """Return the playback of a page's turns; `None` if they have no primitive.
 
     Args:
+        whole: the episode, as of `_describe_episode`.
         first: number of the page's first turn.
     """
-    steps = list_steps(trajectory)
+    trajectory, steps = whole["trajectory"], whole["steps"]
     skipped = sum(step.turn < first for step in steps) if first > 1 else 0
     shown = [step for step in steps[skipped:] if step.turn < first + TURNS]
     if not shown:
@@ -160,7 +176,7 @@ def _make_playback(run: RunData, trajectory: Trajectory, first: int) -> Context 
     for position, step in enumerate(shown, start=1):
         starts.setdefault(step.turn, position)
     return {
-        "data": make_playback(shown, list_modules(run, trajectory), pictures),
+        "data": make_playback(shown, whole["modules"], pictures),
         "last": len(shown),
         "error": next((at for at, step in enumerate(shown, start=1) if step.node.failed), 0),
         "starts": starts,

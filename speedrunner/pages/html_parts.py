@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import floor, inf, log10
 from typing import Any
 
@@ -165,6 +165,7 @@ def page_part(items: Sequence[Any], page: int) -> Context:
     }
 
 
+@lru_cache(maxsize=1)
 def heading(run: RunData) -> Context:
     """Return the heading of all pages of a run."""
     treatment = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -33,7 +33,7 @@ def cut(text: str, chars: int = CHARS) -> str:
 
 def limit_calls(node: CallNode) -> CallNode:
     """Return a call with the first `CALLS` calls below it; the others count as omitted."""
-    return _limit_calls(node, iter(range(CALLS)))
+    return node if count_calls(node) <= CALLS else _limit_calls(node, iter(range(CALLS)))
 
 
 def _limit_calls(node: CallNode, left: Iterator[int]) -> CallNode:
@@ -64,9 +64,8 @@ def list_texts(node: CallNode) -> dict[str, str]:
     return texts
 
 
-def write_call(node: CallNode) -> str:
-    """Return a call in Python syntax, without its `list_texts`."""
-    texts = list_texts(node)
+def write_call(node: CallNode, texts: Container[str]) -> str:
+    """Return a call in Python syntax, without those of its arguments that are `texts`."""
     given = (f"{key}={'…' if key in texts else repr(value)}" for key, value in node.arguments.items())
     return cut(f"{node.name}({', '.join(given)})", TEXT_CHARS)
 

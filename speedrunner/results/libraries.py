@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import symtable
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import product
+from typing import NamedTuple
 
 import msgspec
 
 from speedrunner.library.definition import HEADER, Definition
-
-if TYPE_CHECKING:
-    import networkx  # type: ignore[import-untyped]
 
 COMBAT = (
     *("zombie", "skeleton", "arrow", "enemy", "enemies", "hostile", "monster", "creature"),
@@ -49,35 +47,32 @@ class LibraryStatistics(msgspec.Struct, frozen=True):
 def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
     """Return the statistics of a module. An edge leads from a function to each other function that its code
     names."""
-    import networkx
-
     functions = {each.name: _measure(each.source) for each in definitions if each.kind == "function"}
-    graph = networkx.DiGraph()
-    graph.add_nodes_from(functions)
-    for name, each in functions.items():
-        graph.add_edges_from((name, other) for other in each.names & functions.keys() - {name})
-    depth = _depths(graph)
-    count = len(functions)
+    calls = {name: each.names & functions.keys() - {name} for name, each in functions.items()}
+    depth, count = _depths(calls), len(functions)
     return LibraryStatistics(
         functions=count,
         max_depth=max(depth.values(), default=0),
         mean_depth=sum(depth.values()) / count if count else None,
-        density=float(networkx.density(graph)),
+        density=sum(map(len, calls.values())) / max(count * (count - 1), 1),
         cyclomatic=sum(each.cyclomatic for each in functions.values()) / count if count else None,
         combat=sum(each.combat for each in functions.values()) / count if count else None,
     )
 
 
-def _depths(graph: networkx.DiGraph) -> dict[str, int]:
+def _depths(calls: Mapping[str, Set[str]]) -> dict[str, int]:
     """Return, for each function, the edges on its longest path; functions that call each other in a cycle are
     one node."""
-    import networkx
-
-    whole = networkx.condensation(graph)
-    depth: dict[int, int] = {}
-    for node in reversed(list(networkx.topological_sort(whole))):
-        depth[node] = max((depth[called] + 1 for called in whole[node]), default=0)
-    return {name: depth[node] for name, node in whole.graph["mapping"].items()}
+    below = {name: {name, *called} for name, called in calls.items()}
+    for middle, name in product(calls, calls):  # Warshall's algorithm
+        if middle in below[name]:
+            below[name] |= below[middle]
+    depth: dict[str, int] = {}
+    for name in sorted(calls, key=lambda name: len(below[name])):  # a called function comes first
+        cycle = [other for other in below[name] if name in below[other]]
+        called = {called for other in cycle for called in calls[other]}.difference(cycle)
+        depth[name] = max((depth[other] + 1 for other in called), default=0)
+    return depth
 
 
 class _Measured(NamedTuple):

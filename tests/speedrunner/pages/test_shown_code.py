@@ -22,16 +22,17 @@ from speedrunner.store.records import CallNode, Edit, Policy, Skill
 def test_of_very_many_calls_the_first_are_shown_and_the_rest_counted() -> None:
     many = [CallNode("go_forward", "primitive", {}, f"field {n}", actions=1) for n in range(CALLS + 100)]
     tree = limit_calls(CallNode("walk", "skill", {"steps": 3}, None, calls=many, omitted=5))
-    assert (write_call(tree), describe_result(tree.calls[1])) == ("walk(steps=3)", "field 1")
+    assert (write_call(tree, ()), describe_result(tree.calls[1])) == ("walk(steps=3)", "field 1")
     assert (len(tree.calls), count_calls(tree), tree.omitted) == (CALLS, CALLS + 105, 105)
 
 
 def test_long_arguments_and_texts_of_several_lines_are_folded() -> None:
     tree = CallNode("execute_code", "tool", {"code": "a = 1", "n": 2}, "1")
-    assert (write_call(tree), list_texts(tree)) == ("execute_code(code=…, n=2)", {"code": "a = 1"})
+    texts = list_texts(tree)
+    assert (write_call(tree, texts), texts) == ("execute_code(code=…, n=2)", {"code": "a = 1"})
     tree = CallNode("go", "skill", {"path": [*range(40)], "far": True}, error="ValueError: far")
-    assert list_texts(tree) == {"path": repr([*range(40)])}
-    assert (write_call(tree), describe_result(tree)) == ("go(path=…, far=True)", "ValueError: far")
+    assert (texts := list_texts(tree)) == {"path": repr([*range(40)])}
+    assert (write_call(tree, texts), describe_result(tree)) == ("go(path=…, far=True)", "ValueError: far")
 
 
 WALK = 'def walk_far() -> str:\n    """Walk."""\n    return walk()'
