@@ -7,7 +7,6 @@ import re
 import symtable
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
-from itertools import product
 from typing import NamedTuple
 
 import msgspec
@@ -64,9 +63,10 @@ def _depths(calls: Mapping[str, Set[str]]) -> dict[str, int]:
     """Return, for each function, the edges on its longest path; functions that call each other in a cycle are
     one node."""
     below = {name: {name, *called} for name, called in calls.items()}
-    for middle, name in product(calls, calls):  # Warshall's algorithm
-        if middle in below[name]:
-            below[name] |= below[middle]
+    for middle in calls:  # Warshall's algorithm
+        for reached in below.values():
+            if middle in reached:
+                reached.update(below[middle])
     depth: dict[str, int] = {}
     for name in sorted(calls, key=lambda name: len(below[name])):  # a called function comes first
         cycle = [other for other in below[name] if name in below[other]]

@@ -24,7 +24,7 @@ Definitions:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isnan
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -111,15 +111,13 @@ def average_tests(episodes: pandas.DataFrame, planned: int) -> pandas.DataFrame:
         planned: test episodes of an evaluation, `run.test_episodes`.
     """
     tests = episodes[episodes["phase"] == "test"]
-    points = tests["checkpoint"]
-    by = tests.groupby(points)
-    found = by.agg(policy=("policy", "first"), episodes=("episode", "size"))
-    unknown = tests[["score", "llm_calls"]].isna().groupby(points).sum()
-    found[["unscored", "silent"]] = unknown
-    found["refused"] = (tests["termination"] == Termination.REFUSED).groupby(points).sum()
+    unknown = {"unscored": tests["score"].isna(), "silent": tests["llm_calls"].isna()}
+    ends = {name: tests["termination"] == name for name in (Termination.REFUSED.value, *LIMITS)}
+    by = tests.assign(**unknown, **ends).groupby("checkpoint")
+    found = by[["policy"]].first().assign(episodes=by.size())
+    found[["unscored", "silent", "refused"]] = by[["unscored", "silent", "refused"]].sum()
     found["planned"], found["complete"] = planned, found["episodes"] >= planned
-    limited = tests[["checkpoint"]].assign(**{name: tests["termination"] == name for name in LIMITS})
-    found[list(LIMITS)] = limited.groupby("checkpoint").mean()
+    found[list(LIMITS)] = by[list(LIMITS)].mean()
     found["limited"] = found[list(LIMITS)].sum(axis=1)
     answers = by[["thought_cut", "answers"]].sum().astype(float)
     found["thought_cut"] = answers["thought_cut"] / answers["answers"]
@@ -215,11 +213,15 @@ class Spread(msgspec.Struct, frozen=True):
 
 def spread_seeds(seeds: Iterable[pandas.Series[float]]) -> dict[int, Spread]:
     """Return mean and deviation over the seeds that have a value, from each seed's values by checkpoint."""
-    import pandas
-
-    by_point = pandas.concat([*seeds]).astype(float).dropna().groupby(level=0)
-    rows = by_point.agg(["mean", "std", "count"]).itertuples()
-    return {point: Spread(mean, None if isnan(sd) else sd, count) for point, mean, sd, count in rows}
+    values: dict[int, list[float]] = {}
+    for seed in seeds:
+        known = seed.astype(float).dropna()
+        for point, value in zip(known.index.tolist(), known.tolist(), strict=True):
+            values.setdefault(point, []).append(value)
+    return {
+        point: Spread(fmean(own), stdev(own) if len(own) > 1 else None, len(own))
+        for point, own in sorted(values.items())
+    }
 
 
 def average(parts: Sequence[Spread]) -> Spread:
