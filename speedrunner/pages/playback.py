@@ -22,7 +22,7 @@ from envs import TextEnv
 from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.pages.shown_code import cut, describe_result, highlight
+from speedrunner.pages.shown_code import cut, describe_result, highlight, list_functions
 from speedrunner.plain.console import shorten, visible
 from speedrunner.runs.stored_setup import usable
 from speedrunner.store.policies import InvalidPolicy
@@ -141,11 +141,7 @@ def _mark(node: CallNode) -> Json:
 def _functions(source: str) -> dict[str, str]:
     """Return the sources of a module's functions by name."""
     try:
-        return {
-            definition.name: definition.source
-            for definition in read_module(source)
-            if definition.kind == "function"
-        }
+        return list_functions(read_module(source))
     except InvalidSkill:
         return {}
 

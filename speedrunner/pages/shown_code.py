@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from serving.usage import Usage
 from speedrunner.agents.reading import result_text
+from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.plain.console import visible
 from speedrunner.store.records import CallNode, Edit
@@ -115,19 +116,17 @@ def describe_edit(edit: Edit) -> str:
     return f"{edit.action} {edit.name}{renamed}"
 
 
-def list_sources(library: Library) -> dict[str, str]:
-    """Return the shared code and the source of each function, by name."""
-    functions = {
-        definition.name: definition.source
-        for definition in library.definitions
-        if definition.kind == "function"
-    }
-    return {SHARED: "\n".join(library.shared.values()), **functions}
+def list_functions(definitions: Iterable[Definition]) -> dict[str, str]:
+    """Return the sources of functions by name."""
+    return {each.name: each.source for each in definitions if each.kind == "function"}
 
 
 def compare_libraries(before: Library, after: Library) -> list[Diff]:
     """Return the differences of two libraries: of the shared code, then of each function."""
-    old, new = list_sources(before), list_sources(after)
+    old, new = (
+        {SHARED: "\n".join(library.shared.values()), **list_functions(library.definitions)}
+        for library in (before, after)
+    )
     return [
         compare_texts(name, old.get(name, ""), new.get(name, ""))
         for name in dict.fromkeys([*new, *old])

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -146,7 +146,10 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     cache rules (`usd_RULE`), so have `sleep_usd_RULE` and `cost_usd_RULE`."""
     found = average_tests(episodes, run.settings.run.test_episodes)
     usd = list_usd_columns(sleeps)
-    since = group_rollouts(share_sleeps(episodes, sleeps, [*SPENT, *usd[1:]]), found.index)
+    points, rollouts = found.index.to_numpy(), share_sleeps(episodes, sleeps, [*SPENT, *usd[1:]])
+    place = points.searchsorted(rollouts["number"].to_numpy(), side="right")
+    is_before = place < len(points)  # the last checkpoint
+    since = rollouts[is_before].groupby(points[place[is_before]])
     means = since[["own_usd", *(f"sleep_{name}" for name in usd)]].mean().reindex(found.index)
     for name in usd:
         found[f"sleep_{name}"] = means[f"sleep_{name}"].fillna(0.0)
@@ -162,13 +165,6 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     found["skills"] = [len(policy.skills) for policy in own]
     found["notes"] = [bool(policy.notes) for policy in own]
     return found
-
-
-def group_rollouts(rollouts: pandas.DataFrame, points: pandas.Index) -> Any:
-    """Group the rows of `share_sleeps` by the next checkpoint; those after the last one are left out."""
-    place = points.to_numpy().searchsorted(rollouts["number"].to_numpy(), side="right")
-    is_before = place < len(points)
-    return rollouts[is_before].groupby(points.to_numpy()[place[is_before]])
 
 
 def share_sleeps(

@@ -176,15 +176,12 @@ def read_result(path: Path, prices: str | None) -> RunResult:
             costs = ledger.price(book.by_rule(rule))
         episodes[f"usd_{rule}"] = price_episodes(episodes, costs)
         sleeps[f"usd_{rule}"] = list_usd(map(sleep_key, sleeps["sleep"]), costs)
-    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
-    return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)
-
-
-def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:
-    """Return checkpoints with the columns `LIBRARY` of their policies."""
+    checkpoints = add_costs(run, episodes, sleeps)
+    policies = checkpoints["policy"]
     statistics = {
-        policy: library_statistics(history.libraries[policy].definitions)
-        for policy in checkpoints["policy"].unique()
+        policy: msgspec.structs.astuple(library_statistics(history.libraries[policy].definitions))
+        for policy in policies.unique()
     }
-    rows = [msgspec.structs.astuple(statistics[policy]) for policy in checkpoints["policy"]]
-    return checkpoints.join(pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float))
+    libraries = pandas.DataFrame([*map(statistics.get, policies)], checkpoints.index, [*LIBRARY])
+    checkpoints = checkpoints.join(libraries.astype(float))
+    return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)

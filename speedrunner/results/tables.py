@@ -32,11 +32,15 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         prices: name of the price list, for captions.
     """
     checkpoints = stack_frames(conditions, "checkpoints")
+    columns = [*COLUMNS, "seed", "checkpoint", *COUNTS, *LIMITS, *AVERAGED, *TRAINING]
+    seeds = checkpoints.sort_values([*COLUMNS, "checkpoint", "seed"])[columns]
+    training = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
+    trained = training[[*TRAINING]].fillna(0.0).to_numpy().any(axis=1)
     libraries = average_seeds(checkpoints, LIBRARY)
     return [
         _performance(checkpoints, prices),
-        _seeds(checkpoints),
-        _training(checkpoints, prices),
+        table_of("seeds", caption("seeds"), seeds),
+        table_of("training", caption("training", prices=prices), training[trained].reset_index()),
         break_even_table(conditions),
         stability_table(conditions),
         make_test_table(conditions),
@@ -53,18 +57,6 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
     text = caption("performance", limits=", ".join(LIMITS), prices=prices)
     return table_of("performance", text, found.reset_index())
-
-
-def _seeds(checkpoints: pandas.DataFrame) -> Table:
-    ordered = checkpoints.sort_values([*COLUMNS, "checkpoint", "seed"])
-    columns = [*COLUMNS, "seed", "checkpoint", *COUNTS, *LIMITS, *AVERAGED, *TRAINING]
-    return table_of("seeds", caption("seeds"), ordered[columns])
-
-
-def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
-    found = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
-    trained = found[[*TRAINING]].fillna(0.0).to_numpy().any(axis=1)
-    return table_of("training", caption("training", prices=prices), found[trained].reset_index())
 
 
 def stability_table(conditions: Sequence[Condition]) -> Table:
