@@ -21,7 +21,7 @@ from serving.engine.metrics import PATIENCE_S, read_counters, read_metrics, watc
 from serving.engine.server import VllmServer
 from serving.errors import ServerDied, ServerFailed
 from serving.gpu_check import require_gpus
-from serving.meter import LedgerRow, Meter, Reconciliation, Spending, reconcile
+from serving.meter import LedgerRow, Meter, Reconciliation, Spending
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
@@ -29,7 +29,7 @@ from serving.model_files import check_files
 from serving.options import ServiceOptions, running_endpoint
 from serving.sizing import adopt, size_model
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Counters, Prices
+from serving.usage import Counters, Prices, Usage
 from serving.weights import find_folder, prepare, require_hub
 
 Say = Callable[[str], None]
@@ -161,9 +161,17 @@ class Deployment:
             counters = await read_counters(self.endpoint)
         except ServerFailed:
             return None
-        grown = counters - self._counters
-        ours = self.server is not None
-        return reconcile(self.model_config.name, self._meters, grown, since=self._since, ours=ours)
+        most = sum((meter.at_most for meter in self._meters), Usage())
+        return Reconciliation(
+            model=self.model_config.name,
+            ledger=Counters.of(sum((meter.total for meter in self._meters), Usage())),
+            engine=counters - self._counters,
+            unreported=sum(meter.unreported for meter in self._meters),
+            at_most=Counters(most.prompt, most.prompt, most.completion),
+            ours=self.server is not None,
+            since=self._since,
+            time=time.time(),
+        )
 
     def _note_outage(self, failure: str) -> None:
         """Say, about once a minute for all clients, that requests wait for an engine."""

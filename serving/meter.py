@@ -5,8 +5,7 @@ Reconciliation compares the ledger's sums with the engine's counters.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
@@ -176,24 +175,3 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
             and rest.prompt - rest.cached >= 0  # the computed tokens
             and 0 <= rest.generated <= most.generated
         )
-
-
-def reconcile(
-    model: str, meters: Sequence[Meter], engine: Counters, *, since: float, ours: bool
-) -> Reconciliation:
-    """Compare the sums of an engine's clients with the growth of its counters; no request may be in flight.
-
-    See `Reconciliation` for the arguments.
-    """
-    total = sum((meter.total for meter in meters), Usage())
-    most = sum((meter.at_most for meter in meters), Usage())
-    return Reconciliation(
-        model=model,
-        ledger=Counters.of(total),
-        engine=engine,
-        unreported=sum(meter.unreported for meter in meters),
-        at_most=Counters(most.prompt, most.prompt, most.completion),
-        ours=ours,
-        since=since,
-        time=time.time(),
-    )
