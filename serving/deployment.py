@@ -27,7 +27,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.model_files import check_files
 from serving.options import ServiceOptions, running_endpoint
-from serving.sizing import adopt, size_model
+from serving.sizing import answer_tokens, size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices, Usage
 from serving.weights import find_folder, prepare, require_hub
@@ -260,10 +260,16 @@ async def place_model(
         gpus = await asyncio.to_thread(require_gpus, model_config, say)
         return size_model(model_config, gpus, say), gpus
     served = await attach(endpoint, model_config.name)
-    adopted = adopt(model_config, served, endpoint)
-    if adopted is not model_config:
-        say(f"{endpoint} accepts {served:,} tokens: using that as the context, not {model_config.context:,}")
-    return adopted, []
+    if served is None or served >= model_config.context:
+        return model_config, []
+    if (least := answer_tokens(model_config) + 1) > served:
+        raise ServerFailed(
+            f"the server at {endpoint} takes {served:,} tokens, but an answer of {model_config.name!r}"
+            f" may need {least:,}: start it with --max-model-len {model_config.context}, or lower"
+            " model.inducer.string_tokens"
+        )
+    say(f"{endpoint} accepts {served:,} tokens: using that as the context, not {model_config.context:,}")
+    return msgspec.structs.replace(model_config, context=served), []
 
 
 def server_log(model_config: ModelConfig) -> Path:

@@ -1,4 +1,4 @@
-"""Fits a model config to the GPUs of this machine, or to the server that serves it."""
+"""Fits a model config to the GPUs of this machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import msgspec
 
 from serving import weights
 from serving.engine.capacity import ROOM_FOR_ONE, STEP_TOKENS, Capacity, capacity_of, graph_sizes, shape_of
-from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu
-from serving.errors import InvalidModelConfig, ServerFailed
+from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.model_configs import MODELS
 from serving.weights import model_path, prepare
@@ -112,25 +111,6 @@ def memory_share(model_config: ModelConfig) -> float:
     """Return the share of a GPU's memory that the server takes."""
     share = model_config.server.flags.get(MEMORY_SHARE, SHARE)
     return share if isinstance(share, int | float) else SHARE
-
-
-def adopt(model_config: ModelConfig, served: int | None, endpoint: Endpoint) -> ModelConfig:
-    """Return the model config with the context of a running server, if that is smaller.
-
-    Args:
-        served: tokens that the server takes; `None` if it does not report them.
-
-    Raises `ServerFailed`: the answers of the roles need more.
-    """
-    if served is None or served >= model_config.context:
-        return model_config
-    if (least := answer_tokens(model_config) + 1) > served:
-        raise ServerFailed(
-            f"the server at {endpoint} takes {served:,} tokens, but an answer of {model_config.name!r}"
-            f" may need {least:,}: start it with --max-model-len {model_config.context}, or lower"
-            " model.inducer.string_tokens"
-        )
-    return msgspec.structs.replace(model_config, context=served)
 
 
 def answer_tokens(model_config: ModelConfig) -> int:
