@@ -48,8 +48,10 @@ class Command(NamedTuple):
 
     def load_function(self) -> Callable[..., None]:
         """Import the function that runs it."""
+        gc.disable()  # loading modules leaves no garbage
         module = import_module(f"speedrunner.cli.{self.module}")
-        gc.freeze()  # the command does not search the loaded modules for garbage
+        gc.freeze()  # the command does not search them either
+        gc.enable()
         function: Callable[..., None] = getattr(module, "list_" if self.name == "list" else self.name)
         return function
 

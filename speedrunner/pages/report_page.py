@@ -255,6 +255,17 @@ def page(title: str, collected: Collected, figures: Sequence[tuple[ReportFigure,
         ("paper", "Compared with the paper", [table for table in tables if "paper" in table.columns]),
         ("tables", "All numbers", [table for table in tables if "paper" not in table.columns]),
     )
+    columns = ("run", "environment", "method", "model", "seed", "evaluated after", "terminations")
+    rows = [
+        (
+            run.path,
+            *run.condition.names,
+            run.seed,
+            ", ".join(map(str, run.points)),
+            count_terminations(run.episodes["termination"]),
+        )
+        for run in runs
+    ]
     context = {
         "title": title,
         "written": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
@@ -272,7 +283,7 @@ def page(title: str, collected: Collected, figures: Sequence[tuple[ReportFigure,
         "rows": ROWS,
         "html_table": html_table,
         "runs": runs,
-        "run_table": _run_table(runs),
+        "run_table": html_table(columns, rows, label="Runs"),
         "changes": [f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
         "caveats": collected.caveats,
         "notes": collected.notes,
@@ -309,18 +320,3 @@ def _interval(judged: JudgedClaim) -> str:
     texts.append(f"{judged.direction} in the paper's direction")
     paper = judged.claim.paper
     return "; ".join([*texts, f"the paper: {paper}"] if paper else texts)
-
-
-def _run_table(runs: Sequence[RunResult]) -> Markup:
-    columns = ("run", "environment", "method", "model", "seed", "evaluated after", "terminations")
-    rows = [
-        (
-            run.path,
-            *run.condition.names,
-            run.seed,
-            ", ".join(map(str, run.points)),
-            count_terminations(run.episodes["termination"]),
-        )
-        for run in runs
-    ]
-    return html_table(columns, rows, label="Runs")

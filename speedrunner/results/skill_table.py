@@ -102,9 +102,9 @@ def skill_history(run: RunData) -> SkillHistory:
     calls, turns, tokens = dict[str, dict[str, int]](), Counter[int](), 0
     for played in chain(run.parts("train", _Played), run.parts("test", _Played)):
         calls[played.episode] = _count_calls(played, current.get(played.policy, {}))
-        for usage in (turn.usage for turn in played.turns if turn.role == "actor"):
-            turns[played.policy] += 1
-            tokens += usage.prompt + usage.completion
+        usages = [turn.usage for turn in played.turns if turn.role == "actor"]
+        turns[played.policy] += len(usages)
+        tokens += sum(usage.prompt + usage.completion for usage in usages)
     for policy, schemas in _measure_schemas(run, libraries).items():
         for name, size in schemas.items():
             one = current[policy][name]
