@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from typing import Any, Self
 
 
-@dataclass
 class AnswerLimit:
-    """The limit of the answer that a task waits for.
+    """Raises `TimeoutError` at `deadline`, in monotonic seconds; `None`: never.
 
     Attributes:
         paused_s: seconds that did not count, by which the limit was moved.
     """
 
-    timeout: asyncio.Timeout
-    paused_s: float = 0.0
+    def __init__(self, deadline: float | None) -> None:
+        self.timeout = asyncio.timeout_at(deadline)
+        self.paused_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._before = _LIMIT.set(self)
+        await self.timeout.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        _LIMIT.reset(self._before)
+        await self.timeout.__aexit__(*error)
 
 
 _LIMIT: ContextVar[AnswerLimit | None] = ContextVar("answer limit", default=None)
-
-
-@asynccontextmanager
-async def limit_answer(deadline: float | None) -> AsyncIterator[AnswerLimit]:
-    """Raise `TimeoutError` at `deadline`, in monotonic seconds; `None`: never."""
-    async with asyncio.timeout_at(deadline) as timeout:
-        limit = AnswerLimit(timeout)
-        before = _LIMIT.set(limit)
-        try:
-            yield limit
-        finally:
-            _LIMIT.reset(before)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class TokenConversation(Conversation):
         self.options = {
             **NEUTRAL,
             **sampling(role),
-            "structured_outputs": {"structural_tag": self.tag},
+            "structured_outputs": msgspec.Raw(msgspec.json.encode({"structural_tag": self.tag})),
             # The grammar allows any of the model's end tokens, but only one of them ends a turn.
             "logit_bias": {str(id_): -100 for id_ in transcript.other_ends},
         }

@@ -9,7 +9,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -107,13 +106,12 @@ class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
     """Writes the ledger row, once the caller knows the answer's status: `record(status, usage)`."""
 
 
-@dataclass(slots=True)
-class _Request(Generic[T]):
+class _Request(msgspec.Struct, Generic[T]):
     """One request, with what its tries so far have shown.
 
     Attributes:
         form: type of the answer, with the fields that it must have.
-        prompt_bound: upper bound of its prompt's tokens.
+        most: upper bound of its tokens.
         cacheable: see `Engine.complete`.
         tries: number of started tries.
         started: monotonic time of the last one's start.
@@ -123,11 +121,10 @@ class _Request(Generic[T]):
 
     send: Send
     form: type[T]
-    prompt_bound: int
-    max_tokens: int
+    most: Usage
     labels: dict[str, str]
     cacheable: int | None = None
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    id: str = msgspec.field(default_factory=lambda: secrets.token_hex(8))
     tries: int = 0
     started: float = 0.0
     failures: int = 0
@@ -209,8 +206,9 @@ class Engine:
         # Only the prompt's new ids are encoded; the prompt is the last field.
         content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
-        send = self._post("completions", content, headers)
-        request = _Request(send, TokenCompletion, len(prompt), max_tokens, labels, cacheable)
+        send = functools.partial(self._client.send, f"{self._api}/completions", content, headers)
+        most = Usage(prompt=len(prompt), completion=max_tokens)
+        request = _Request(send, TokenCompletion, most, labels, cacheable)
         response = await self._send(request)
         self.note_response(response)
         ids = response.answer.choices[0].token_ids
@@ -244,9 +242,10 @@ class Engine:
             ContextOverflow, RequestRefused, RequestFailed, SpendingCapReached: see `errors`.
         """
         content = msgspec.json.encode({**body, "model": self.model})
-        send = self._post(path, content)
+        send = functools.partial(self._client.send, f"{self._api}/{path}", content)
+        most = Usage(prompt=prompt_bound, completion=max_tokens)
         try:
-            response = await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
+            response = await self._send(_Request(send, form, most, labels))
         except RequestRefused as refusal:
             if refusal.is_filtered or (self._takes_messages and refusal.status in (400, 422)):
                 raise ContentRefused(str(refusal)) from refusal
@@ -258,10 +257,6 @@ class Engine:
             raise
         self._takes_messages = True
         return response
-
-    def _post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> Send:
-        """Return a function that sends the content; each try sends the same."""
-        return functools.partial(self._client.send, f"{self._api}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
         """Try, and wait after each failure, until there is an answer or no hope for one."""
@@ -281,8 +276,8 @@ class Engine:
         """Send the request once and write the row of a failure. Raises `TryFailed`, and as `complete`."""
         request.tries += 1
         request.started = time.monotonic()
-        row = functools.partial(self._record, request, request.tries - 1, request.started)
-        most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
+        row = functools.partial(self._record, request)
+        most = request.most
         self.in_flight += 1
         try:
             with self.meter.reservation(most.prompt, most.completion):
@@ -349,30 +344,27 @@ class Engine:
     def _record(
         self,
         request: _Request[Any],
-        retry: int,
-        started: float,
         status: Status,
         usage: Usage | None,
         error: BaseException | None = None,
         *,
         thought_cut: bool = False,
     ) -> None:
-        """Write the ledger row of a try that has just ended."""
-        most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
+        """Write the ledger row of the last try, which has just ended."""
         self.meter.record(
             LedgerRow(
                 request=request.id,
-                retry=retry,
+                retry=request.tries - 1,
                 time=time.time(),
                 labels=request.labels,
                 model=self.model,
                 status=status,
                 wasted=error is not None or status == "failed",
                 usage=usage,
-                seconds=round(time.monotonic() - started, 4),
+                seconds=round(time.monotonic() - request.started, 4),
                 error=(str(error) or type(error).__name__) if error else None,
                 cacheable=request.cacheable if usage and usage.prompt else None,
-                at_most=most if usage is None else None,
+                at_most=request.most if usage is None else None,
                 thought_cut=thought_cut,
             )
         )

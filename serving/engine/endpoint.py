@@ -76,7 +76,7 @@ class Endpoint:
         """Return an HTTP client for paths after `root`.
 
         Args:
-            timeout_s: seconds that one request may take.
+            timeout_s: see `HttpClient`.
         """
         return HttpClient(self.root, self.socket, self.api_key, timeout_s)
 

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 from urllib.parse import urlsplit
@@ -45,14 +44,13 @@ class HttpError(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(msgspec.Struct, frozen=True):
     """A whole response. Names in `headers` are in lower case."""
 
     status: int
     content: bytes
     reason: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
     @property
     def text(self) -> str:
@@ -78,7 +76,7 @@ class HttpClient:
         root: address before all paths, such as `http://127.0.0.1:8000`.
         socket: Unix socket to connect to instead of TCP.
         api_key: sent as bearer token.
-        timeout_s: seconds that one request may take.
+        timeout_s: seconds that an answer may take, and a connection at most.
     """
 
     def __init__(self, root: str, socket: Path | None, api_key: str | None, timeout_s: float) -> None:
@@ -112,16 +110,12 @@ class HttpClient:
         if content is not None:
             head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         request = f"{head}\r\n".encode() + (content or b"")
+        connection = self._take_idle() or await self._connect()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                connection = self._take_idle() or await self._connect()
-                try:
-                    response = await connection.exchange(request)
-                except BaseException:
-                    connection.close()
-                    raise
-        except TimeoutError as error:
-            raise HttpError(f"no answer within {self._timeout_s:g} s", "timed out") from error
+            response = await connection.exchange(request, self._timeout_s)
+        except BaseException:
+            connection.close()
+            raise
         if connection.is_reusable and not self._is_closed:
             self._idle.append(connection)
         else:
@@ -129,7 +123,7 @@ class HttpClient:
         if not self._secret:
             return response
         reason = self._hide_key(response.reason.encode()).decode()
-        return replace(response, content=self._hide_key(response.content), reason=reason)
+        return msgspec.structs.replace(response, content=self._hide_key(response.content), reason=reason)
 
     def _hide_key(self, words: bytes) -> bytes:
         for form in (self._secret, self._secret.replace(b"/", rb"\/")):  # as some servers write JSON
@@ -149,14 +143,15 @@ class HttpClient:
     async def _connect(self) -> _Connection:
         loop, host = asyncio.get_running_loop(), self._url.hostname or ""
         port = self._url.port or (443 if self._tls else 80)
+        limit_s = min(CONNECT_S, self._timeout_s)
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(limit_s):
                 if self._socket:
                     _, connection = await loop.create_unix_connection(_Connection, str(self._socket))
                 else:
                     _, connection = await loop.create_connection(_Connection, host, port, ssl=self._tls)
         except TimeoutError as error:
-            raise HttpError(f"no connection within {CONNECT_S:g} s", "not connected") from error
+            raise HttpError(f"no connection within {limit_s:g} s", "not connected") from error
         except OSError as error:
             raise HttpError(error.strerror or str(error), "refused") from error
         except UnicodeError as error:  # a label of the host name is empty or too long
@@ -195,12 +190,15 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close it at once."""
+        self._limit.cancel()
         self._transport.abort()
 
-    def exchange(self, request: bytes) -> asyncio.Future[HttpResponse]:
+    def exchange(self, request: bytes, limit_s: float) -> asyncio.Future[HttpResponse]:
         """Send a request and return its future response. After an error the connection must be closed."""
+        loop = asyncio.get_running_loop()
         self.is_reusable = False
-        self._answer = answer = asyncio.get_running_loop().create_future()
+        self._answer = answer = loop.create_future()
+        self._limit = loop.call_later(limit_s, self._fail, f"no answer within {limit_s:g} s", "timed out")
         if self._transport.is_closing():
             self._fail("the connection ended before the request was sent")
         self._transport.write(request)
@@ -228,7 +226,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self.is_reusable = False
         self._reason, self._headers = b"", dict[str, str]()
-        self._pieces, self._size = list[bytes](), 0
+        self._content = bytearray()
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
@@ -244,17 +242,16 @@ class _Connection(asyncio.Protocol):
         self._ends_with_connection = not has_end and self._parser.get_status_code() >= 200
 
     def on_body(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size > MOST_BYTES:
+        self._content += piece
+        if len(self._content) > MOST_BYTES:
             self._fail(f"the answer has more than {MOST_BYTES:,} bytes", "unusable")
-        else:
-            self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200 or self._answer is None or self._answer.done():  # statuses below are no answers
             return
+        self._limit.cancel()
         self._ends_with_connection = False
         self.is_reusable, self.used = self._parser.should_keep_alive(), time.monotonic()
         reason = self._reason.decode("latin-1")
-        self._answer.set_result(HttpResponse(status, b"".join(self._pieces), reason, self._headers))
+        self._answer.set_result(HttpResponse(status, bytes(self._content), reason, self._headers))

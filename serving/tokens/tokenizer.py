@@ -53,6 +53,9 @@ class ChatTokenizer:
         self.template = ChatTemplate(self._render, longest_first, str(self.files.eos_token))
         self.template.check_limits()
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
+        # While the template runs, a nonce that no text contains replaces control tokens from outside.
+        self._mark = f"\ue000{secrets.token_hex(8)}"
+        self._hidden = re.compile(f"{self._mark}([0-9]+)\ue001")
         # Without its added tokens, the same tokenizer encodes every text as ordinary text. That follows a
         # control token, so it never gets the space that some tokenizers put before a prompt's first text.
         bare = json.dumps({**backend, "added_tokens": []})
@@ -93,15 +96,13 @@ class ChatTokenizer:
             The prompt's token ids, and the generation prompt: the text that opens the model's turn, with the
             header that the template writes before each answer.
         """
-        # While the template runs, a nonce that no text contains replaces control tokens from outside.
-        nonce = secrets.token_hex(8)
         texts = list(self._control)
 
         def hide(value: Any) -> Any:
             match value:
                 case str():
                     return self._control_pattern.sub(
-                        lambda found: f"\ue000{nonce}{texts.index(found.group())}\ue001", value
+                        lambda found: f"{self._mark}{texts.index(found.group())}\ue001", value
                     )
                 case dict():
                     return {hide(key): hide(item) for key, item in value.items()}
@@ -116,8 +117,9 @@ class ChatTokenizer:
         if not rendered.startswith(closed):
             raise InvalidModelConfig("the chat template rewrites earlier text when it opens the model's turn")
         rendered += self.template.answer_header
-        hidden = re.compile(f"\ue000{nonce}([0-9]+)\ue001")
-        ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
+        ids = self._encode(
+            rendered, lambda text: self._hidden.sub(lambda found: texts[int(found.group(1))], text)
+        )
         return ids, rendered[len(closed) :]
 
     def _render(

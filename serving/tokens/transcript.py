@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -23,8 +22,7 @@ from serving.tokens.tools import ToolCall, ToolSpec
 _THINK_BEGIN, _THINK_END = "<think>\n", "\n</think>\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAnswer:
+class ReadAnswer(msgspec.Struct, frozen=True):
     """A parsed answer.
 
     Attributes:
@@ -70,7 +68,7 @@ class Transcript:
         self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
         self._stops = {self._end_of_turn, *tokenizer.control_ids([template.eos])}
         self.other_ends = tokenizer.control_ids(self._frame.other_ends) - self._stops
-        self._thought_ends = tokenizer.control_ids([_THINK_END.strip()])
+        self._thought_end = next(iter(tokenizer.control_ids([_THINK_END.strip()])), -1)
         self._budget = thinking_tokens
         self._string_tokens = settings.string_tokens
         self._thinks = style != "none" and thinking_tokens > 0
@@ -157,9 +155,10 @@ class Transcript:
         reasoning = thought.removeprefix(_THINK_BEGIN)
         if not end:
             return reasoning, "", len(ids), False
-        # The frame may be spelled with control tokens or with ordinary ones, which may extend beyond it.
-        ends = [place for place, id_ in enumerate(ids, 1) if id_ in self._thought_ends]
-        tokens = self._find_covering_ids(ids, before + end, most=min(ends, default=len(ids)))
+        if ids.count(self._thought_end) == text.count(end):
+            tokens = ids.index(self._thought_end) + 1
+        else:  # it is spelled with ordinary tokens, which may extend beyond it
+            tokens = self._find_covering_ids(ids, before + end)
         cut = tokens >= self._budget - 1 and thought.endswith(self._closing)
         if cut:
             own = thought.removesuffix(self._closing)
@@ -183,19 +182,10 @@ class Transcript:
             if tokens >= self._string_tokens - 1:
                 yield name
 
-    def _find_covering_ids(self, ids: list[int], text: str, most: int | None = None) -> int:
-        """Return the smallest number of leading `ids` that cover `text`, a prefix of their decoded text.
-
-        Args:
-            most: a number that covers it, often the smallest one.
-        """
-
-        def length(count: int) -> int:
-            return len(self._tokenizer.decode(ids[:count]))
-
-        if most is not None and length(most - 1) < len(text):
-            return most
-        return bisect_left(range(len(ids) + 1), len(text), key=length)
+    def _find_covering_ids(self, ids: list[int], text: str) -> int:
+        """Return the smallest number of leading `ids` that cover `text`, a prefix of their decoded text."""
+        places = range(len(ids) + 1)
+        return bisect_left(places, len(text), key=lambda count: len(self._tokenizer.decode(ids[:count])))
 
 
 def common_prefix(one: list[int], other: list[int]) -> list[int]:

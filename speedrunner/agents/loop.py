@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from serving.answer_limit import limit_answer
+import msgspec
+
+from serving.answer_limit import AnswerLimit
 from serving.conversation import Completion, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall, ToolSpec
@@ -20,8 +22,7 @@ from speedrunner.store.episode_summary import Exchange
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class ToolReply:
+class ToolReply(msgspec.Struct, frozen=True):
     """The result of a tool call.
 
     Attributes:
@@ -75,7 +76,7 @@ class Clock:
         queued_s = 0.0 if conversation.is_repeating else await conversation.ready()
         if self.answers_count:
             self.deadline += queued_s
-        async with limit_answer(self.deadline if self.answers_count else None) as limit:
+        async with AnswerLimit(self.deadline if self.answers_count else None) as limit:
             answer = await conversation.ask()
         self.deadline += limit.paused_s if self.answers_count else time.monotonic() - began
         return answer, queued_s + limit.paused_s

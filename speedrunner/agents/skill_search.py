@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.loop import Execute, Toolbox, ToolError, ToolReply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import typer
@@ -77,5 +77,5 @@ def waiting_line() -> Iterator[Status]:
             say_error(text)
             last = time.monotonic()
 
-    with line:
+    with line if is_terminal else nullcontext():  # it has a thread
         yield show

@@ -8,6 +8,7 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -16,6 +17,8 @@ from serving.tokens.tools import ToolCall
 from speedrunner.store.records import Module
 from speedrunner.workers.sandbox.child_process import START_LIMIT_S, describe_exit
 from speedrunner.workers.worker_messages import (
+    LENGTH,
+    REPLIES,
     Execute,
     Executed,
     Fault,
@@ -26,7 +29,6 @@ from speedrunner.workers.worker_messages import (
     Request,
     Reset,
     pack,
-    read_reply,
 )
 
 BEGIN_LIMIT_S = 180.0
@@ -63,36 +65,28 @@ class WorkerDied(WorkerError):
         super().__init__(what + (f": {cause}" if cause else "") + (f"; see {log}" if log else ""))
 
 
-class EnvWorker:
+class EnvWorker(asyncio.Protocol):
     """Plays one episode after another, in a child process of this one forked by the fork
-    server. After any error it must be closed.
+    server. It is our end of the socket to that process. After any error it must be closed.
 
     Args:
         env: name of its environment.
         log: file of its error stream, if any.
-        pid: id of the process, which leads its own session and group.
-        reader: reader of the socket to it.
-        writer: writer of the same socket.
 
     Attributes:
+        pid: id of the process, which leads its own session and group. The fork server sets it.
+        transport: what writes to the socket.
         outcome: the episode's outcome as of the worker's last reply; also readable after the worker's end.
     """
 
-    def __init__(
-        self,
-        env: str,
-        log: Path | None,
-        pid: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self.pid = pid
+    def __init__(self, env: str, log: Path | None) -> None:
+        self.pid = 0
         self.outcome: Outcome | None = None
         self._skills: tuple[str, ...] = ()
         self._env = env
         self._log = log
-        self._reader = reader
-        self._writer = writer
+        self._received = bytearray()
+        self._reply: asyncio.Future[Reply] | None = None
         self._busy = False
         self._status: int | None = None
 
@@ -159,16 +153,15 @@ class EnvWorker:
     def finish(self) -> None:
         """Report the end of the episode, so that nothing of its skills remains; `reset` may follow."""
         if self.usable:
-            self._writer.write(pack(Finish()))
+            self.transport.write(pack(Finish()))
 
     async def close(self) -> None:
         """End the process. An idle one may close its environment first."""
         try:
             if self.usable:
-                with suppress(TimeoutError, OSError):
-                    async with asyncio.timeout(CLOSE_LIMIT_S):
-                        self._writer.write_eof()
-                        await self._reader.read()  # until the process has closed its end
+                self.transport.write_eof()
+                with suppress(OSError, EOFError):
+                    await self._next_reply(CLOSE_LIMIT_S)
         finally:
             self.kill()
 
@@ -181,9 +174,9 @@ class EnvWorker:
                 end(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         self._status = os.waitstatus_to_exitcode(status)
-        self._writer.close()
+        self.transport.close()
 
-    async def request(self, request: Request, limit_s: float | None) -> Reply:
+    async def request(self, request: Request, limit_s: float) -> Reply:
         """Send a request and wait for its first reply. An interruption leaves the worker unusable.
 
         Raises:
@@ -195,11 +188,9 @@ class EnvWorker:
         if not self.usable:
             raise WorkerDied(f"the worker of {self._env} (process {self.pid}) is no longer usable")
         self._busy = True
-        self._writer.write(pack(request))
+        self.transport.write(pack(request))
         try:
-            async with asyncio.timeout(limit_s):
-                await self._writer.drain()
-                reply = await read_reply(self._reader)
+            reply = await self._next_reply(limit_s)
         except TimeoutError:
             self.kill()
             raise WorkerDied(
@@ -214,3 +205,42 @@ class EnvWorker:
             raise WorkerFault(reply.message, reply.traceback)
         self._busy = False
         return reply
+
+    def _next_reply(self, limit_s: float) -> asyncio.Future[Reply]:
+        """Return the future reply. It raises `MsgspecError` for an invalid reply, such as one with an
+        impossible score, `OSError` or `EOFError` if the worker has closed its end, or is gone, and
+        `TimeoutError`."""
+        loop = asyncio.get_running_loop()
+        self._reply = reply = loop.create_future()
+        self._limit = loop.call_later(limit_s, self._fail, TimeoutError())
+        if self.transport.is_closing():
+            self._fail(EOFError())
+        return reply
+
+    def _fail(self, error: Exception) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._limit.cancel()
+            self._reply.set_exception(error)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        received, reply = self._received, self._reply
+        received += data
+        if len(received) < LENGTH.size or reply is None or reply.done():
+            return
+        end = LENGTH.size + LENGTH.unpack_from(received)[0]
+        if len(received) >= end:
+            self._limit.cancel()
+            try:
+                reply.set_result(REPLIES.decode(received[LENGTH.size : end]))
+            except msgspec.MsgspecError as error:
+                self._fail(error)
+            del received[:end]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._fail(error or EOFError())

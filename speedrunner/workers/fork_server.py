@@ -115,17 +115,19 @@ class ForkServer:
         except OSError as error:
             raise WorkerError(f"cannot start a worker of {self._env}: {error.strerror}") from error
         with theirs:
-            reader, writer = await asyncio.open_unix_connection(sock=ours)
+            loop = asyncio.get_running_loop()
+            worker = EnvWorker(self._env, self._log)
+            await loop.create_unix_connection(lambda: worker, sock=ours)
             try:  # without await in between, so that no forked process is lost
                 socket.send_fds(self._control, [b"f"], [theirs.fileno()])
-                (pid,) = PID.unpack(self._control.recv(PID.size))
+                (worker.pid,) = PID.unpack(self._control.recv(PID.size))
             except (OSError, struct.error):
-                writer.close()
+                worker.transport.close()
                 raise self._describe_end() from None
-            if pid < 0:
-                writer.close()
-                raise WorkerError(f"cannot start a worker of {self._env}: {os.strerror(-pid)}")
-        return EnvWorker(self._env, self._log, pid, reader, writer)
+            if worker.pid < 0:
+                worker.transport.close()
+                raise WorkerError(f"cannot start a worker of {self._env}: {os.strerror(-worker.pid)}")
+        return worker
 
     def end(self, patience_s: float = CLOSE_LIMIT_S) -> None:
         """End the fork server, which gets `patience_s` to end by itself. Its workers continue."""

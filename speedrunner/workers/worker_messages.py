@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -11,9 +11,6 @@ from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.config.schema import SandboxConfig
 from speedrunner.store.records import CallNode, Module, Termination
-
-if TYPE_CHECKING:
-    import asyncio  # which workers do not import
 
 PID = struct.Struct("i")
 """A fork server's messages: first 0, when it is ready; then the id of each forked process, in order, or a
@@ -100,7 +97,7 @@ Request = Start | Reset | Load | Execute | Finish
 Reply = Ready | Opened | Executed | Fault
 
 _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-_REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 def pack(message: Request | Reply) -> bytes:
@@ -122,14 +119,3 @@ def read_request(stream: BinaryIO) -> Request | None:
     if len(header) < LENGTH.size:
         return None
     return _REQUESTS.decode(stream.read(*LENGTH.unpack(header)))
-
-
-async def read_reply(reader: asyncio.StreamReader) -> Reply:
-    """Wait for the next reply.
-
-    Raises:
-        MsgspecError: it is not a valid reply, such as one with an impossible score.
-        OSError, EOFError: the worker is gone.
-    """
-    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-    return _REPLIES.decode(await reader.readexactly(size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.answer_limit import limit_answer, pause_limit
+from serving.answer_limit import AnswerLimit, pause_limit
 from tests.clocks import Clock
 
 
@@ -16,7 +16,7 @@ async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.mark.parametrize("error", [None, ValueError("the engine is gone")])
 async def test_time_without_an_engine_does_not_count(clock: Clock, error: ValueError | None) -> None:
     began = clock.monotonic()
-    async with limit_answer(began + 60.0) as limit:
+    async with AnswerLimit(began + 60.0) as limit:
         await clock.sleep(30.0)
         try:
             with pause_limit(began):
@@ -30,7 +30,7 @@ async def test_time_without_an_engine_does_not_count(clock: Clock, error: ValueE
 
 async def test_afterwards_the_limit_holds_again(clock: Clock) -> None:
     async def answer() -> None:
-        async with limit_answer(clock.monotonic() + 60.0):
+        async with AnswerLimit(clock.monotonic() + 60.0):
             with pause_limit(clock.monotonic()):
                 await clock.sleep(600.0)
             await clock.sleep(60.0)

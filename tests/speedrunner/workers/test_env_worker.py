@@ -21,7 +21,7 @@ from speedrunner.library.library import Library
 from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers import env_worker as workers
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault
-from speedrunner.workers.worker_messages import Executed, Fault, Reply, Request, pack, read_reply
+from speedrunner.workers.worker_messages import LENGTH, REPLIES, Executed, Fault, Reply, Request, pack
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
 from tests.odd_envs import Quiet
@@ -401,12 +401,9 @@ class TestPool:
 
 async def test_what_the_environment_makes_unwritable_is_a_fault() -> None:
     node, outcome = CallNode("look", "primitive", {}), Outcome(0.5, False, {"map": object()})
-    reader = asyncio.StreamReader()
     sent = Executed(
         node=node, observation=None, free_observation=None, outcome=outcome, actions=0, termination=None
     )
-    reader.feed_data(pack(sent))
-    reader.feed_eof()
-    reply = await read_reply(reader)
+    reply = REPLIES.decode(pack(sent)[LENGTH.size :])
     assert isinstance(reply, Fault)
     assert "cannot be written" in reply.message
