@@ -52,7 +52,7 @@ class ChatTokenizer:
         longest_first = sorted(self._control, key=len, reverse=True)
         self.template = ChatTemplate(self._render, longest_first, str(self.files.eos_token))
         self.template.check_limits()
-        self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._control_pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})")
         # While the template runs, a nonce that no text contains replaces control tokens from outside.
         self._mark = f"\ue000{secrets.token_hex(8)}"
         self._hidden = re.compile(f"{self._mark}([0-9]+)\ue001")
@@ -60,7 +60,8 @@ class ChatTokenizer:
         # control token, so it never gets the space that some tokenizers put before a prompt's first text.
         bare = json.dumps({**backend, "added_tokens": []})
         plain = Tokenizer.from_str(bare.replace('"prepend_scheme": "first"', '"prepend_scheme": "never"'))
-        # Every reply repeats the texts of the template, and every first prompt the system message.
+        self._frames: dict[tuple[str, str], tuple[list[int], list[int], str, str]] = {}
+        # Every first prompt repeats the system message.
         self._encode_plain = lru_cache(maxsize=256)(
             lambda text: plain.encode(text, add_special_tokens=False).ids
         )
@@ -117,9 +118,7 @@ class ChatTokenizer:
         if not rendered.startswith(closed):
             raise InvalidModelConfig("the chat template rewrites earlier text when it opens the model's turn")
         rendered += self.template.answer_header
-        ids = self._encode(
-            rendered, lambda text: self._hidden.sub(lambda found: texts[int(found.group(1))], text)
-        )
+        ids = self._encode(rendered, lambda text: self._hidden.sub(lambda found: texts[int(found[1])], text))
         return ids, rendered[len(closed) :]
 
     def _render(
@@ -145,8 +144,12 @@ class ChatTokenizer:
     def framed(self, before: str, text: str = "", after: str = "") -> list[int]:
         """Encode outside text between two template texts, with merges across their borders as the model's
         tokenizer would make them."""
-        mark = "\ue000"  # placeholder of the outside text; no template contains it
-        return self._encode(f"{before}{mark}{after}", lambda ordinary: ordinary.replace(mark, text))
+        if (before, after) not in self._frames:
+            left, right = self._control_pattern.split(before)[-1], self._control_pattern.split(after)[0]
+            outer = self._encode(before.removesuffix(left)), self._encode(after.removeprefix(right))
+            self._frames[before, after] = (*outer, left, right)
+        opening, closing, left, right = self._frames[before, after]
+        return [*opening, *self.outside_text(left + text + right), *closing]
 
     def control_id(self, text: str) -> int:
         """Return the id of one control token. Raises `InvalidModelConfig` if the tokenizer lacks it."""
@@ -165,11 +168,8 @@ class ChatTokenizer:
         # The wrapper's own `decode` looks at each id, which takes longer than the decoding.
         return str(self._backend.decode(ids, skip_special_tokens=False))
 
-    def _encode(self, text: str, restore: Callable[[str], str]) -> list[int]:
+    def _encode(self, text: str, restore: Callable[[str], str] = str) -> list[int]:
         ids: list[int] = []
-        position = 0
-        for found in self._control_pattern.finditer(text):
-            ids += self.outside_text(restore(text[position : found.start()]))
-            ids.append(self._control[found.group()])
-            position = found.end()
-        return ids + self.outside_text(restore(text[position:]))
+        for part in self._control_pattern.split(text):  # control tokens, and the texts between them
+            ids += [self._control[part]] if part in self._control else self.outside_text(restore(part))
+        return ids

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -99,7 +98,6 @@ def carry_out(
         patience_s: how long running episodes may continue after the signal, in seconds.
     """
     shutdown = Shutdown(show, patience_s, time_left_s())
-    gc.freeze()  # a search of the loaded modules for garbage takes 0.1 s
     try:
         return asyncio.run(shutdown.run(work(shutdown)))
     except Interrupted as interrupted:
