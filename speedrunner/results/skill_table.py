@@ -14,8 +14,8 @@ import msgspec
 from envs import Outcome
 from serving.usage import Integer
 from speedrunner.library.library import Library
-from speedrunner.store.records import EPISODE_ENDS, FORMAT, Skill
-from speedrunner.store.run_data import RunData
+from speedrunner.store.records import EPISODE_ENDS, Skill
+from speedrunner.store.run_data import EpisodeKey, RunData
 
 if TYPE_CHECKING:
     import pandas
@@ -201,14 +201,12 @@ class _Turn(msgspec.Struct, gc=False):
     executed: _Primitive | _Tool | _Skill | None = None
 
 
-class _Played(msgspec.Struct, gc=False):
+class _Played(EpisodeKey, gc=False, kw_only=True):
     """The fields of `Trajectory` that are counted: a fifth of the time to decode."""
 
-    episode: str
     policy: Integer
     turns: list[_Turn]
     outcome: Outcome | None
-    format: Integer = FORMAT
 
 
 def _count_calls(played: _Played, there: dict[str, SkillVersion]) -> dict[str, int]:

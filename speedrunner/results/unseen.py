@@ -12,25 +12,23 @@ from pathlib import Path
 import msgspec
 
 from envs import Task
-from serving.usage import Integer
 from speedrunner.config.condition import Choice
 from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import CONFIDENCE, estimate_score
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table, caption
-from speedrunner.store.records import FORMAT, Turn
-from speedrunner.store.run_data import load
+from speedrunner.store.records import Turn
+from speedrunner.store.run_data import EpisodeKey, load
 
 MARK = "Your task"
 """Begins the paragraph of an actor's first message that has the instruction."""
 
 
-class _Played(msgspec.Struct):
+class _Played(EpisodeKey, kw_only=True):
     """The fields of `Trajectory` that have the task."""
 
     task: Task
     turns: list[msgspec.Raw]
-    format: Integer = FORMAT
 
 
 def read_instruction(trajectory: _Played) -> str:

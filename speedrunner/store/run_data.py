@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, get_args
 
 import msgspec
 
@@ -23,7 +23,6 @@ from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.plain.plain_yaml import NotPlain, read_yaml
 from speedrunner.store import files, json_records
 from speedrunner.store.episode_summary import summarize_episode
-from speedrunner.store.json_records import RecordType
 from speedrunner.store.records import (
     FORMAT,
     EpisodeRow,
@@ -39,6 +38,8 @@ from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, sle
 
 if TYPE_CHECKING:
     from speedrunner.store.ledger_columns import LedgerColumns
+
+Part = TypeVar("Part", bound="EpisodeKey")
 
 
 def load(path: Path | str) -> RunData:
@@ -140,17 +141,18 @@ class RunData:
         """
         for place in self.files.numbers(phase) if number is None else [number]:
             file = self._episode_file(phase, place)
-            yield from file.read(file.attempts if every_attempt else file.newest, Trajectory)
+            yield from file.read(file.attempts if every_attempt else file.newest)
 
-    def parts(self, phase: Phase, part: type[RecordType], number: int | None = None) -> Iterator[RecordType]:
-        """Yield parts of finished episodes, as `played` does; fewer fields take less time.
+    def parts(self, phase: Phase, part: type[Part], number: int | None = None) -> Iterator[Part]:
+        """Yield parts of finished episodes, of a batch or an evaluation in the order of their first attempts;
+        fewer fields take less time.
 
         Args:
             part: a type with some of the fields of `Trajectory`.
         """
         for place in self.files.numbers(phase) if number is None else [number]:
-            file = self._episode_file(phase, place)
-            yield from file.read(file.newest, part)
+            read = json_records.iterate_records(self.files.numbered(phase, place), part)
+            yield from {played.episode: played for played in read}.values()
 
     def count(self, phase: Phase) -> int:
         """Return the number of finished episodes of a phase, without decoding their texts."""
@@ -193,9 +195,7 @@ class RunData:
                 file = self._episode_file(phase, number)
                 lost = [entry for entry in file.attempts if (entry.episode, entry.attempt) not in written]
                 point = played if phase == "train" else number
-                missing += [
-                    summarize_episode(trajectory, phase, point) for trajectory in file.read(lost, Trajectory)
-                ]
+                missing += [summarize_episode(trajectory, phase, point) for trajectory in file.read(lost)]
                 played += len(file.newest)
         return missing
 
@@ -298,7 +298,7 @@ class RunData:
         numbers = self.batches() if row.phase == "train" else [row.checkpoint]
         for file in (self._episode_file(row.phase, number) for number in numbers):
             if entries := [entry for entry in file.newest if entry.episode == row.episode]:
-                return next(file.read(entries, Trajectory), None)
+                return next(file.read(entries), None)
         return None
 
     def sleep(self, number: int) -> SleepRecord:
@@ -363,9 +363,12 @@ class EpisodeFile:
         last = {entry.episode: entry for entry in self.attempts}
         return [entry for entry in self.attempts if last[entry.episode] is entry]
 
-    def read(self, entries: Sequence[Entry], part: type[RecordType]) -> Iterator[RecordType]:
-        """Yield the trajectories of attempts, one at a time in memory. `part`: as for `RunData.parts`."""
-        places, decode = [(entry.start, entry.size) for entry in entries], json_records.make_decoder(part)
+    def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
+        """Yield the trajectories of attempts, one at a time in memory."""
+        places, decode = (
+            [(entry.start, entry.size) for entry in entries],
+            json_records.make_decoder(Trajectory),
+        )
         lines = json_records.lines_at(self.path, places) if places else ()
         for entry, line in zip(entries, lines, strict=True):
             yield decode(line, f"{self.path}, line {entry.line},")
