@@ -81,8 +81,12 @@ async def test_a_process_without_a_file_descriptor_starts_no_worker() -> None:
 
 async def test_a_worker_that_is_forked_too_late_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(psutil.Process().children())
-    monkeypatch.setattr(fork_server, "FORK_LIMIT_S", 1e-9)
+    monkeypatch.setattr(fork_server, "FORK_LIMIT_S", 0.01)
     server = await ForkServer(Corridor.name).loaded()
+    process = psutil.Process(server._process.pid)
+    process.suspend()  # it forks when it is to end
+    end = server.end
+    monkeypatch.setattr(server, "end", lambda: (process.resume(), end()))
     with pytest.raises(WorkerDied, match="for its workers ended"):
         await server.worker({}, SandboxConfig())
     assert set(psutil.Process().children()) <= before
