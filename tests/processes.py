@@ -121,3 +121,9 @@ def in_namespaces(line: str, *others: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def timers() -> list[asyncio.TimerHandle]:
+    """The event loop's timers that will still run."""
+    scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    return [timer for timer in scheduled if not timer.cancelled()]

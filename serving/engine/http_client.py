@@ -242,9 +242,11 @@ class _Connection(asyncio.Protocol):
         self._ends_with_connection = not has_end and self._parser.get_status_code() >= 200
 
     def on_body(self, piece: bytes) -> None:
-        self._content += piece
-        if len(self._content) > MOST_BYTES:
+        if len(self._content) + len(piece) > MOST_BYTES:
             self._fail(f"the answer has more than {MOST_BYTES:,} bytes", "unusable")
+            self._transport.abort()
+        else:
+            self._content += piece
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()

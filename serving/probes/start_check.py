@@ -20,7 +20,7 @@ TOOLS = next(list(probe.tools) for probe in battery() if probe.kind == "optional
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
-"""Budgets of the calls. The grammars are of the same kinds as a run's."""
+"""Budgets of the calls."""
 
 LEAST_PROMPT = 256
 """Least tokens of the message; it is longer if blocks are large."""
@@ -71,8 +71,8 @@ class StartCheck:
 async def check_engine(model: Model) -> None:
     """Check that a run can rely on an engine on the completions API, by a conversation of two turns.
 
-    Both calls must be valid; each needs all kinds of grammar. If the model config has a prefix cache, the
-    second request must report that the first one's prompt was cached.
+    Both calls must be valid; `speedrunner bench probe tools` asks for all kinds of arguments. If the model
+    config has a prefix cache, the second request must report that the first one's prompt was cached.
 
     Raises:
         ServerFailed: the check failed; the message says why, and what to change.

@@ -60,7 +60,7 @@ class ChatTokenizer:
         # control token, so it never gets the space that some tokenizers put before a prompt's first text.
         bare = json.dumps({**backend, "added_tokens": []})
         plain = Tokenizer.from_str(bare.replace('"prepend_scheme": "first"', '"prepend_scheme": "never"'))
-        self._frames: dict[tuple[str, str], tuple[list[int], list[int], str, str]] = {}
+        self._frame = lru_cache(maxsize=64)(self._encode_frame)
         # Every first prompt repeats the system message.
         self._encode_plain = lru_cache(maxsize=256)(
             lambda text: plain.encode(text, add_special_tokens=False).ids
@@ -144,12 +144,14 @@ class ChatTokenizer:
     def framed(self, before: str, text: str = "", after: str = "") -> list[int]:
         """Encode outside text between two template texts, with merges across their borders as the model's
         tokenizer would make them."""
-        if (before, after) not in self._frames:
-            left, right = self._control_pattern.split(before)[-1], self._control_pattern.split(after)[0]
-            outer = self._encode(before.removesuffix(left)), self._encode(after.removeprefix(right))
-            self._frames[before, after] = (*outer, left, right)
-        opening, closing, left, right = self._frames[before, after]
+        opening, left, right, closing = self._frame(before, after)
         return [*opening, *self.outside_text(left + text + right), *closing]
+
+    def _encode_frame(self, before: str, after: str) -> tuple[list[int], str, str, list[int]]:
+        """Return the outer parts of a frame as ids, and the inner ones, up to a control token, as texts."""
+        left, right = self._control_pattern.split(before)[-1], self._control_pattern.split(after)[0]
+        opening, closing = self._encode(before.removesuffix(left)), self._encode(after.removeprefix(right))
+        return opening, left, right, closing
 
     def control_id(self, text: str) -> int:
         """Return the id of one control token. Raises `InvalidModelConfig` if the tokenizer lacks it."""

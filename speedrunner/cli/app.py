@@ -49,9 +49,11 @@ class Command(NamedTuple):
     def load_function(self) -> Callable[..., None]:
         """Import the function that runs it."""
         gc.disable()  # loading modules leaves no garbage
-        module = import_module(f"speedrunner.cli.{self.module}")
-        gc.freeze()  # the command does not search them either
-        gc.enable()
+        try:
+            module = import_module(f"speedrunner.cli.{self.module}")
+        finally:
+            gc.enable()
+        gc.freeze()  # the collector skips the modules while the command runs
         function: Callable[..., None] = getattr(module, "list_" if self.name == "list" else self.name)
         return function
 

@@ -77,5 +77,5 @@ def waiting_line() -> Iterator[Status]:
             say_error(text)
             last = time.monotonic()
 
-    with line if is_terminal else nullcontext():  # it has a thread
+    with line if is_terminal else nullcontext():  # it runs a thread, which only a terminal needs
         yield show

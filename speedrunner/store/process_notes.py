@@ -1,4 +1,4 @@
-"""Compare the records of the processes that have worked on a run."""
+"""Notes on a run for its readers: what differs between its processes, and caveats."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def caveats(runs: Iterable[RunData]) -> list[str]:
     for run in runs:
         slept = sum(step.startswith("sleep/") for step in run.state.finished)
         if (lost := slept - len(run.files.numbers("sleep"))) > 0:
-            lines.add(f"{run.path}: {lost} of {slept} sleeps have no record, so their costs are missing")
+            lines.add(f"{run.path.name}: {lost} of {slept} sleeps have no record, so their costs are missing")
         chosen = {group: run.config.get(group, {}) for group in ("method", "run")}
         learns = chosen["method"].get("name") != "react" and chosen["run"].get("rollouts") != 0
         for model_config in (process.model for process in run.processes):

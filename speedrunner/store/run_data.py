@@ -144,8 +144,8 @@ class RunData:
             yield from file.read(file.attempts if every_attempt else file.newest)
 
     def parts(self, phase: Phase, part: type[Part], number: int | None = None) -> Iterator[Part]:
-        """Yield parts of finished episodes, of a batch or an evaluation in the order of their first attempts;
-        fewer fields take less time.
+        """Yield parts of finished episodes, of a batch or an evaluation in the order of their first attempts.
+        Fewer fields take less time; those of one file are in memory together.
 
         Args:
             part: a type with some of the fields of `Trajectory`.
@@ -162,13 +162,14 @@ class RunData:
     def episodes(self) -> list[EpisodeRow]:
         """Return one summary row per finished episode, including rows that a kill kept from being written.
 
-        A row is written after its episode: if there are as many of both, none is missing.
+        A row is written after its episode: if there are as many of both, none is missing, and no episode is
+        read. `speedrunner verify` finds damaged episodes and rows without an episode.
         """
-        files = [
+        paths = [
             self.files.numbered(phase, n) for phase in get_args(Phase) for n in self.files.numbers(phase)
         ]
         written = {(row.episode, row.attempt) for row in self.written_rows}
-        is_whole = sum(map(json_records.count_lines, files)) == len(written)
+        is_whole = sum(map(json_records.count_lines, paths)) == len(written)
         return _newest(self.written_rows if is_whole else self.written_rows + self.missing_rows)
 
     @cached_property
@@ -365,10 +366,8 @@ class EpisodeFile:
 
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
-        places, decode = (
-            [(entry.start, entry.size) for entry in entries],
-            json_records.make_decoder(Trajectory),
-        )
+        places = [(entry.start, entry.size) for entry in entries]
+        decode = json_records.make_decoder(Trajectory)
         lines = json_records.lines_at(self.path, places) if places else ()
         for entry, line in zip(entries, lines, strict=True):
             yield decode(line, f"{self.path}, line {entry.line},")

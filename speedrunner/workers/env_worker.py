@@ -75,7 +75,7 @@ class EnvWorker(asyncio.Protocol):
 
     Attributes:
         pid: id of the process, which leads its own session and group. The fork server sets it.
-        transport: what writes to the socket.
+        transport: the transport of the socket.
         outcome: the episode's outcome as of the worker's last reply; also readable after the worker's end.
     """
 
@@ -159,9 +159,10 @@ class EnvWorker(asyncio.Protocol):
         """End the process. An idle one may close its environment first."""
         try:
             if self.usable:
-                self.transport.write_eof()
-                with suppress(OSError, EOFError):
-                    await self._next_reply(CLOSE_LIMIT_S)
+                with suppress(OSError):  # such as a TimeoutError
+                    self.transport.write_eof()
+                    async with asyncio.timeout(CLOSE_LIMIT_S):
+                        await self._end
         finally:
             self.kill()
 
@@ -175,6 +176,9 @@ class EnvWorker(asyncio.Protocol):
         _, status = os.waitpid(self.pid, 0)
         self._status = os.waitstatus_to_exitcode(status)
         self.transport.close()
+        if self._reply is not None:
+            self._limit.cancel()
+            self._reply = None
 
     async def request(self, request: Request, limit_s: float) -> Reply:
         """Send a request and wait for its first reply. An interruption leaves the worker unusable.
@@ -225,12 +229,16 @@ class EnvWorker(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self.transport = cast(asyncio.Transport, transport)
+        self._end = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
+        """Read a reply. The connection ends if more arrives, which could answer the next request."""
         received, reply = self._received, self._reply
+        if reply is None or reply.done():
+            self.transport.abort()
+            return
         received += data
-        if len(received) < LENGTH.size or reply is None or reply.done():
+        if len(received) < LENGTH.size:
             return
         end = LENGTH.size + LENGTH.unpack_from(received)[0]
         if len(received) >= end:
@@ -238,9 +246,13 @@ class EnvWorker(asyncio.Protocol):
             try:
                 reply.set_result(REPLIES.decode(received[LENGTH.size : end]))
             except msgspec.MsgspecError as error:
-                self._fail(error)
-            del received[:end]
+                reply.set_exception(error)
+            if len(received) > end:
+                self.transport.abort()
+            received.clear()
 
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._fail(error or EOFError())
+        if not self._end.done():
+            self._end.set_result(None)

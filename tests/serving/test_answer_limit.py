@@ -28,6 +28,14 @@ async def test_time_without_an_engine_does_not_count(clock: Clock, error: ValueE
         assert (limit.paused_s, limit.timeout.when()) == pytest.approx((630.0, began + 60.0 + 630.0))
 
 
+async def test_a_limit_that_has_ended_is_not_moved(clock: Clock) -> None:
+    async with AnswerLimit(clock.monotonic() + 60.0) as limit:
+        pass
+    with pause_limit(clock.monotonic()):
+        await clock.sleep(600.0)
+    assert limit.paused_s == 0.0
+
+
 async def test_afterwards_the_limit_holds_again(clock: Clock) -> None:
     async def answer() -> None:
         async with AnswerLimit(clock.monotonic() + 60.0):

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from serving.engine.http_client import KEEPALIVE_S, HttpClient, HttpError
-from tests.processes import until
+from tests.processes import timers, until
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
@@ -62,6 +62,19 @@ async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(t
             reply = await client.send("/v1/completions", content)
             assert (reply.status, reply.reason, reply.content) == (200, "OK", content)
         assert used == [0, 0, 0]
+
+
+async def test_the_time_limit_of_an_answer_ends_with_it(tmp_path: Path) -> None:
+    async def silent(*_: object) -> None:
+        request.cancel()
+
+    async with echoing_server(tmp_path, echo), client_of(tmp_path) as client:
+        await client.send("/")
+        assert timers() == []
+    async with echoing_server(tmp_path, silent), client_of(tmp_path) as client:
+        request = asyncio.create_task(client.send("/"))
+        await asyncio.wait([request])
+        assert timers() == []
 
 
 async def test_an_answer_that_comes_late_a_second_time_is_no_answer_to_the_next_request(

@@ -38,7 +38,10 @@ print(len(ids) > 5, opening.startswith({HEADER!r}), "transformers" in sys.module
     assert (run.stdout, run.stderr) == ("True True False\n", "")
 
 
-def test_its_tokens_and_names_are_those_of_transformers(folder: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"bos_token": "<|im_start|>", "unk_token": "<|endoftext|>"}])
+def test_its_tokens_and_names_are_those_of_transformers(folder: Path, more: dict[str, str]) -> None:
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | more))
     tokenizer = ChatTokenizer(folder)
     plain, whole = tokenizer.files, tokenizer.huggingface
     assert isinstance(plain, PlainTokenizer)
@@ -46,17 +49,23 @@ def test_its_tokens_and_names_are_those_of_transformers(folder: Path) -> None:
     assert (plain.eos_token, plain.chat_template) == (whole.eos_token, whole.chat_template)
 
 
-OTHERS: dict[str, dict[str, Any]] = {
-    "another class": {"tokenizer_class": "Qwen2Tokenizer"},
-    "a setting that may change tokens": {"add_bos_token": True},
-    "no class": {"tokenizer_class": None},
+CONFIG = "tokenizer_config.json"
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "another class": (CONFIG, {"tokenizer_class": "Qwen2Tokenizer"}),
+    "a setting that may change tokens": (CONFIG, {"add_bos_token": True}),
+    "a special token with options": (CONFIG, {"eos_token": {"content": "<|endoftext|>", "special": True}}),
+    "a special token that is none": (CONFIG, {"pad_token": None}),
+    "a special token that is new": (CONFIG, {"eos_token": "<|stop|>"}),
+    "another model": ("config.json", {"model_type": "gemma"}),
+    "tokens in another file": ("added_tokens.json", {}),
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_a_tokenizer_with_other_settings_is_left_to_transformers(folder: Path, name: str) -> None:
-    file = folder / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | OTHERS[name]))
+def test_a_tokenizer_that_its_files_do_not_describe_is_left_to_transformers(folder: Path, name: str) -> None:
+    file, changes = OTHERS[name]
+    given = (folder / file).read_text() if (folder / file).exists() else "{}"
+    (folder / file).write_text(json.dumps(json.loads(given) | changes))
     assert PlainTokenizer.read(folder) is None
 
 
@@ -64,20 +73,29 @@ def test_a_tokenizer_with_other_settings_is_left_to_transformers(folder: Path, n
     "text",
     [
         "{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.content }}{% endfor %}",
-        '{{ {"a": "<é>", "b": [1, none]} | tojson }}{{ messages | tojson(indent=2) }}',
+        '{{ {"a": "<é>", "b": [1, none]} | tojson }}{{ messages | tojson(true, indent=2) }}',
         "{{ messages[0].content }}{{ eos_token }}{{ bos_token }}{{ documents }}\n{{ tools }}\n",
         "    {% if add_generation_prompt %}\n open\n{% endif %}\n",
-        "{% generation %}x{% endgeneration %}{{ strftime_now('%%') }}",
     ],
 )
 def test_a_template_gives_the_text_that_it_gives_with_transformers(folder: Path, text: str) -> None:
     (folder / "chat_template.jinja").write_text(f"{text}{HEADER}")
     tokenizer = ChatTokenizer(folder)
+    assert isinstance(tokenizer.files, PlainTokenizer)
     said = [{"role": "user", "content": "<b>é"}, {"role": "assistant", "content": "B"}]
     for is_open in (False, True):
         options: dict[str, Any] = {"tools": [{"n": "ü"}], "add_generation_prompt": is_open, "tokenize": False}
         wanted = tokenizer.huggingface.apply_chat_template(said, **options)
         assert tokenizer.files.apply_chat_template(said, **options) == wanted
+
+
+def test_a_template_with_names_of_transformers_is_left_to_it(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text(
+        "{% generation %}x{% endgeneration %}{{ strftime_now('%%') }}"
+    )
+    tokenizer = ChatTokenizer(folder)
+    assert tokenizer.files is tokenizer.huggingface
+    assert tokenizer.template.render([{"role": "user", "content": "A"}], [], False) == "x%"
 
 
 def test_a_template_that_refuses_messages_says_why(folder: Path) -> None:

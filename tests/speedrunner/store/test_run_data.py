@@ -12,7 +12,7 @@ from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import AgentRecord, Policy, Termination, Turn
-from speedrunner.store.run_data import load
+from speedrunner.store.run_data import EpisodeKey, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
 from tests.speedrunner.run_samples import play, sleep, trajectory
@@ -64,6 +64,12 @@ def test_a_summary_row_lost_in_a_kill_is_derived(run):
     assert derived == complete
     assert [row.checkpoint for row in derived] == [0, 0, 0, 3, 3, 3]
     assert [row.phase for row in derived] == ["train"] * 5 + ["test"]
+
+
+def test_parts_are_those_of_the_newest_attempts(run):
+    run.append_trajectory("train", 1, trajectory("train/0003", attempt=2))
+    found = [(part.episode, part.attempt) for part in load(run.path).parts("train", EpisodeKey, 1)]
+    assert found == [("train/0003", 2), ("train/0004", 1)]
 
 
 def test_requests_of_attempts_that_were_given_up_are_wasted(run):
@@ -159,7 +165,7 @@ def test_a_finished_sleep_without_its_record_is_a_caveat(run):
     run.mark_finished(f"sleep/{number:04d}-0123456789ab")
     assert caveats([load(run.path)]) == []
     run.files.numbered("sleep", number).unlink()
-    said = f"{run.path}: 1 of 1 sleeps have no record, so their costs are missing"
+    said = f"{run.path.name}: 1 of 1 sleeps have no record, so their costs are missing"
     assert caveats([load(run.path)]) == [said]
 
 

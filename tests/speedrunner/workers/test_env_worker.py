@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import textwrap
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ from speedrunner.workers.worker_messages import LENGTH, REPLIES, Executed, Fault
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
 from tests.odd_envs import Quiet
-from tests.processes import HANGS_S, is_alive, runs, until
+from tests.processes import HANGS_S, is_alive, runs, timers, until
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"
@@ -330,9 +331,9 @@ class TestFaults:
     ) -> None:
         library = skills('def skill():\n    """Look."""\n    look()')
         await worker.reset(Task(ENV, "default", 10), library.module(), None)
-        request, limits = worker.request, list[float | None]()
+        request, limits = worker.request, list[float]()
 
-        async def send(message: Request, limit_s: float | None) -> Reply:
+        async def send(message: Request, limit_s: float) -> Reply:
             limits.append(limit_s)
             return await request(message, limit_s)
 
@@ -407,3 +408,21 @@ async def test_what_the_environment_makes_unwritable_is_a_fault() -> None:
     reply = REPLIES.decode(pack(sent)[LENGTH.size :])
     assert isinstance(reply, Fault)
     assert "cannot be written" in reply.message
+
+
+async def test_a_reply_ends_its_time_limit_and_what_follows_it_ends_the_connection() -> None:
+    ours, theirs = socket.socketpair()
+    worker, fault = EnvWorker(ENV, None), Fault("no walls", "")
+    with theirs:
+        await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        before = timers()
+        reply = worker._next_reply(HANGS_S)
+        message = pack(fault)
+        worker.data_received(message[:9])
+        assert not reply.done()
+        worker.data_received(message[9:])
+        assert (await reply, timers()) == (fault, before)
+        worker.data_received(message)  # as if it were the next request's
+        with pytest.raises(EOFError):
+            await worker._next_reply(HANGS_S)
+        assert timers() == before
