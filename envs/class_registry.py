@@ -69,8 +69,8 @@ class Registry(Generic[T]):
         """Import the class of a registered name, or of any `package.module:Class`.
 
         Raises:
-            unknown: no such name; it cannot be imported, is of another kind, or cannot be created from
-                options.
+            unknown: no class has this name; it cannot be imported, is of another kind, or cannot be created
+                from options.
         """
         base, called = self.base, f"{self.what} {format_value(name)}"
         path = self.registered.get(name, name) if isinstance(name, str) else ""
@@ -112,14 +112,14 @@ class Registry(Generic[T]):
         function: Callable[..., Made],
         given: Mapping[str, Any],
         *,
-        whose: str,
+        owner: str,
         own: type[Exception],
     ) -> Made:
         """Call a class, or a function of it, with those options that it takes.
 
         Args:
             given: options, which are converted to their types.
-            whose: name of the options' owner, for the errors.
+            owner: name of what has the options, for the errors.
 
         Raises:
             invalid: an option is unknown or has a value of another type; or the call raised an error other
@@ -131,11 +131,11 @@ class Registry(Generic[T]):
             if option not in options:
                 hint = f"; its options: {', '.join(options)}" if options else "; it has none"
                 hint = suggest(option, options) or hint
-                raise self.invalid(f"{whose} has no option {format_value(option)}{hint}")
+                raise self.invalid(f"{owner} has no option {format_value(option)}{hint}")
             try:
                 checked[option] = convert_value(value, options[option].annotation)
             except ValueError as problem:
-                raise self.invalid(f"option {option!r} of {whose} {problem}") from None
+                raise self.invalid(f"option {option!r} of {owner} {problem}") from None
         taken = inspect.signature(function).parameters
         try:
             return function(**{option: value for option, value in checked.items() if option in taken})
@@ -143,5 +143,5 @@ class Registry(Generic[T]):
             raise
         except Exception as problem:  # from a user's class
             raise self.invalid(
-                f"{whose} cannot be created: {in_one_line(problem)} ({place(problem)})"
+                f"{owner} cannot be created: {in_one_line(problem)} ({place(problem)})"
             ) from problem

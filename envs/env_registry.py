@@ -38,7 +38,7 @@ def make(name: str, **options: Any) -> TextEnv:
         EnvironmentFault: as its constructor raises it.
     """
     kind = REGISTRY.find(name)
-    return REGISTRY.call(kind, kind, options, whose=kind.name, own=EnvironmentFault)
+    return REGISTRY.call(kind, kind, options, owner=kind.name, own=EnvironmentFault)
 
 
 def splits(name: str, **options: Any) -> Split:
@@ -48,7 +48,7 @@ def splits(name: str, **options: Any) -> Split:
     environment has no split, and `EnvironmentFault` if it returns something else.
     """
     kind = REGISTRY.find(name)
-    split = REGISTRY.call(kind, kind.splits, options, whose=kind.name, own=Exception)
+    split = REGISTRY.call(kind, kind.splits, options, owner=kind.name, own=Exception)
     if not isinstance(split, Split):
         raise EnvironmentFault(f"{kind.name}: splits must return Split, and returned {format_value(split)}")
     return split

@@ -273,6 +273,6 @@ def steps(count: int, direction: str) -> str:
 
 
 def describe_offset(*parts: tuple[int, str, str]) -> str:
-    """Return an offset in words: `2 steps north and 1 step west`. A part has a number of steps, whose sign
-    chooses one of the two directions after it; none is named for 0."""
+    """Return an offset in words: `2 steps north and 1 step west`. A part has a number of steps and
+    the directions of a positive and of a negative one; a part with 0 steps is left out."""
     return " and ".join(steps(abs(count), way if count > 0 else back) for count, way, back in parts if count)

@@ -60,7 +60,7 @@ class Prompt:
 
 
 RequireAlive = Callable[[], Awaitable[None]]
-"""Called when the connection to a server of ours was lost; raises `ServerDied` if the server has died."""
+"""Called when the connection to our server was lost; raises `ServerDied` if the server has died."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -373,7 +373,7 @@ class Engine:
 async def wait_until_ready(engine: Engine) -> None:
     """Send a real, tiny completion, since `/health` does not show whether the model answers.
 
-    Raises `ServerFailed`; `ServerDied` if a server of ours has died.
+    Raises `ServerFailed`; `ServerDied` if our server has died.
     """
     try:
         reply = await engine.complete(Prompt([0]), max_tokens=1, labels={"role": READINESS})

@@ -76,7 +76,7 @@ class HttpClient:
         root: address before all paths, such as `http://127.0.0.1:8000`.
         socket: Unix socket to connect to instead of TCP.
         api_key: sent as bearer token.
-        timeout_s: seconds that an answer may take, and a connection at most.
+        timeout_s: seconds that one request may take, with its connection.
     """
 
     def __init__(self, root: str, socket: Path | None, api_key: str | None, timeout_s: float) -> None:
@@ -110,9 +110,10 @@ class HttpClient:
         if content is not None:
             head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         request = f"{head}\r\n".encode() + (content or b"")
+        began = asyncio.get_running_loop().time()
         connection = self._take_idle() or await self._connect()
         try:
-            response = await connection.exchange(request, self._timeout_s)
+            response = await connection.exchange(request, began, self._timeout_s)
         except BaseException:
             connection.close()
             raise
@@ -193,12 +194,18 @@ class _Connection(asyncio.Protocol):
         self._limit.cancel()
         self._transport.abort()
 
-    def exchange(self, request: bytes, limit_s: float) -> asyncio.Future[HttpResponse]:
-        """Send a request and return its future response. After an error the connection must be closed."""
+    def exchange(self, request: bytes, began: float, limit_s: float) -> asyncio.Future[HttpResponse]:
+        """Send a request and return its future response. After an error the connection must be closed.
+
+        Args:
+            began: time of the event loop from which the limit counts.
+        """
         loop = asyncio.get_running_loop()
         self.is_reusable = False
         self._answer = answer = loop.create_future()
-        self._limit = loop.call_later(limit_s, self._fail, f"no answer within {limit_s:g} s", "timed out")
+        self._limit = loop.call_at(
+            began + limit_s, self._fail, f"no answer within {limit_s:g} s", "timed out"
+        )
         if self._transport.is_closing():
             self._fail("the connection ended before the request was sent")
         self._transport.write(request)

@@ -1,4 +1,4 @@
-"""Tokenizers that need no code of `transformers`, whose import takes a second, or three with torch."""
+"""Tokenizers that need no code of `transformers`: its import takes a second, or three with torch."""
 
 from __future__ import annotations
 

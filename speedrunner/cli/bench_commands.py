@@ -228,7 +228,7 @@ def probe(
     """Test an engine's tool calls or its prefix cache.
 
     `tools` counts valid, invalid and truncated tool calls. Exit status 1: a call is not valid; a hosted model
-    has no such target. `cache` compares the cached tokens of one conversation with the maximum. Exit status
+    has no target. `cache` compares the cached tokens of one conversation with the maximum. Exit status
     1: they are less than 99 % (attention) or 97 % (hybrid models) of it.
 
     Example: speedrunner bench probe tools model=tiny-random --count 100

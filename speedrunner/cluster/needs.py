@@ -1,4 +1,4 @@
-"""What runs need of a machine (models, servers, environments and folders), and how a machine gets it."""
+"""The needs of runs (models, servers, environments and folders), and how a machine gets them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Needs:
-    """What runs need of a machine, each thing once.
+    """The needs of runs, each once.
 
     Attributes:
         given: the command's arguments.
@@ -128,7 +128,7 @@ def open_task(env: ClassConfig) -> str:
     """Open a task: simulators and Java start, and their compiled code enters its cache.
 
     Returns:
-        What was done, in one line.
+        A line on what was done.
 
     Raises `EnvironmentFault`: it does not play here, or there is none with this name and options.
     """

@@ -38,4 +38,4 @@ def make(name: str, **options: Any) -> Method:
     does not accept a value.
     """
     kind = REGISTRY.find(name)
-    return REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethod)
+    return REGISTRY.call(kind, kind, options, owner=f"method {name}", own=InvalidMethod)

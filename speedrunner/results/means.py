@@ -148,7 +148,7 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     usd = list_usd_columns(sleeps)
     points, rollouts = found.index.to_numpy(), share_sleeps(episodes, sleeps, [*SPENT, *usd[1:]])
     place = points.searchsorted(rollouts["number"].to_numpy(), side="right")
-    is_before = place < len(points)  # the last checkpoint
+    is_before = place < len(points)  # the others were played after the last checkpoint
     since = rollouts[is_before].groupby(points[place[is_before]])
     means = since[["own_usd", *(f"sleep_{name}" for name in usd)]].mean().reindex(found.index)
     for name in usd:

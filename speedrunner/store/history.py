@@ -186,8 +186,7 @@ class History:
             if not target.exists():
                 _copy_policy(run, version, target)
                 if shift:
-                    source = run.policies.folder / f"v{version:04d}" / INDEX
-                    index = json_records.read_record(source, LibraryIndex)
+                    index = json_records.read_record(target / INDEX, LibraryIndex)
                     index.version += shift
                     index.skills = tuple(
                         replace(skill, created=skill.created + shift, edited=skill.edited + shift)

@@ -164,7 +164,6 @@ class RunLock:
 
     def __init__(self, path: Path, patience_s: float = 0.0) -> None:
         self.path = path
-        self._parent = path.parent
         self._patience_s = patience_s
         self._token = uuid.uuid4().hex
         self._pid = os.getpid()
@@ -192,7 +191,7 @@ class RunLock:
                 raise LockHeld(f"many processes are trying to use {self.path.parent}: try again")
             time.sleep(_PAUSE_S)
         with explain_errors(self.path, "read"):
-            self._folder = self._parent.stat()
+            self._folder = self.path.parent.stat()
         self._last_beat = time.clock_gettime(_CLOCK)
         self._thread.start()
         return self
@@ -219,8 +218,8 @@ class RunLock:
         if time.clock_gettime(_CLOCK) - self._last_beat > STALE_S / 2:
             self.refresh()
         with suppress(OSError):  # the write says what is wrong with the file system
-            if not os.path.samestat(self._parent.stat(), self._folder):
-                raise LockLost(f"{self._parent} was replaced by another folder: nothing more is written")
+            if not os.path.samestat(self.path.parent.stat(), self._folder):
+                raise LockLost(f"{self.path.parent} was replaced by another folder: nothing more is written")
         if self._lost:
             holder = self._holder()
             by = f"taken over by {_describe(holder)}" if holder else "removed"

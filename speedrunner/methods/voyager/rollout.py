@@ -74,7 +74,7 @@ def programming(
     """Return an actor that acts by writing programs.
 
     Its system prompt is the same for all objectives, and so stays in the prefix cache. The code of the
-    programs that fit the objective best (none without one) stands in the user message; `retrieve=all` lists
+    programs that fit the objective best (none without one) is in the user message; `retrieve=all` lists
     all functions in the system prompt.
 
     Args:
@@ -160,8 +160,8 @@ class Rollout:
             self._kept.programs.append(Program(self._objective, source))
             return ToolReply(reply.text, reply.executed, Termination.SUBMITTED)
         await self.context.load(self.library)
-        told = render(__package__, "actor/reply", reply=reply.text, observation=after, critique=critique)
-        return ToolReply(told, reply.executed)
+        shown = render(__package__, "actor/reply", reply=reply.text, observation=after, critique=critique)
+        return ToolReply(shown, reply.executed)
 
     async def _propose(self) -> tuple[str, Termination]:
         """Return the next objective; empty if the episode ends here."""
@@ -202,7 +202,7 @@ class Rollout:
         return verdict
 
     async def _ask(self, role: str, tool: Tool, **inputs: Any) -> Termination:
-        """Ask the curriculum or the critic. Every role is told the limits and what is left of them."""
+        """Ask the curriculum or the critic. Each prompt has the limits and what is left of them."""
         context, env = self.context, self.context.env
         goals = [goal for goal in env.goals if goal not in env.description]
         description = quote_description(env)
